@@ -62,12 +62,12 @@ from skep_platform.gateway.concurrency import (
     raise_unless_away,
     retry_while_unavailable,
 )
+from skep_platform.gateway.grouped import groups
 from skep_platform.gateway.presence import presence
 from skep_platform.gateway.socket import CLOSE_RESTART, Refusal, Socket, first_to_end
 from skep_platform.images import prefetching
 from skep_platform.jobs import image_saves
-from skep_platform.jobs import services as jobs
-from skep_platform.jobs.containers.desired import DesiredFrame, build_frame
+from skep_platform.jobs.containers.desired import DesiredFrame
 from skep_platform.telemetry import services as telemetry
 
 log = structlog.get_logger(__name__)
@@ -261,9 +261,7 @@ class Session:
             await self._changes.take()
             state, self._first_state = self._first_state, None
             if state is None:
-                state = await retry_while_unavailable(
-                    concurrency.control, build_frame, self.node_id, self.epoch, self._sent_revision
-                )
+                state = await groups().desired_frame(self.node_id, self.epoch, self._sent_revision)
             if state is not None:
                 telemetry.hold(self.node_id, state.attempts)
                 await self._socket.send(state.frame)
@@ -285,7 +283,7 @@ class Session:
     async def _apply_facts(self) -> None:
         while True:
             facts = await self._facts.take()
-            await retry_while_unavailable(concurrency.facts, jobs.apply_facts, self.node_id, facts)
+            await groups().store_facts(self.node_id, facts)
             last = max(fact.seq for fact in facts)
             await self._socket.send(ReportAck(seq=last).model_dump_json())
 

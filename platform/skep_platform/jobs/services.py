@@ -17,7 +17,11 @@ from skep_platform.core.errors import Conflict, Forbidden, SkepError
 from skep_platform.core.events import record
 from skep_platform.jobs import queries
 from skep_platform.jobs.lifecycle.repair import reconcile
-from skep_platform.jobs.lifecycle.reporting import apply_facts, lose_forgotten
+from skep_platform.jobs.lifecycle.reporting import (
+    apply_facts,
+    apply_facts_of_nodes,
+    lose_forgotten,
+)
 from skep_platform.jobs.lifecycle.stopping import audited, retry_now, stop
 from skep_platform.jobs.models import Job
 from skep_platform.jobs.states import JOB
@@ -36,6 +40,7 @@ from skep_platform.tenancy.limits import limit
 __all__ = [
     "CheckResult",
     "apply_facts",
+    "apply_facts_of_nodes",
     "check",
     "clone",
     "convert",

@@ -234,14 +234,14 @@ class TestFacts:
         monkeypatch.setattr(concurrency, "PAUSE_S", 0.01)
         joined = Joined(gpus=1)
         away = iter([OperationalError("away"), OperationalError("still")])
-        apply_facts = jobs.apply_facts
+        apply_facts = jobs.apply_facts_of_nodes
 
         def flaky(*args: Any) -> None:
             for error in away:
                 raise error
             apply_facts(*args)
 
-        monkeypatch.setattr(jobs, "apply_facts", flaky)
+        monkeypatch.setattr(jobs, "apply_facts_of_nodes", flaky)
         with joined.connect(port) as agent:
             agent.enter(joined.hello)
             attempt = running_attempt(joined.node)

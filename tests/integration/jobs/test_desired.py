@@ -236,3 +236,31 @@ def test_a_task_of_an_incremental_job_is_alone_in_its_world(alice, vc):
     assert [spec.env["WORLD_SIZE"] for spec in specs] == ["1", "1"]
     assert sorted(spec.env["PAI_TASK_INDEX"] for spec in specs) == ["0", "1"]
     assert {spec.env["PAI_TASKS_NUM"] for spec in specs} == {"3"}
+
+
+def test_states_of_many_nodes_take_as_many_queries_as_that_of_one(alice, vc):
+    nodes = [make_node(f"gpu-{i}", gpus=8) for i in range(1, 6)]
+    jobs = [placed(alice, vc, gpus=8) for _ in nodes]
+    over, first, *others = nodes
+    epochs = {node.pk: node.session_epoch for node in nodes}
+
+    def built(wanted):
+        with CaptureQueriesContext(connection) as captured:
+            found = desired.build_frames({pk: (epochs[pk], None) for pk in wanted})
+        return found, len(captured)
+
+    _, one = built([first.pk])
+    epochs[over.pk] += 1
+    found, many = built([over.pk, *(node.pk for node in others)])
+    assert many == one
+    assert found.keys() == {node.pk for node in others}
+    sent = {a.node_id: a for job in jobs for a in attempts_of(job)}
+    for node in others:
+        (spec,) = found[node.pk].attempts
+        assert spec.attempt_id == str(sent[node.pk].pk)
+        assert sent[node.pk].sent_run_at is not None
+    assert sent[over.pk].sent_run_at is None
+
+    revision = found[others[0].pk].revision
+    again = desired.build_frames({others[0].pk: (epochs[others[0].pk], revision)})
+    assert again == {others[0].pk: None}

@@ -200,6 +200,34 @@ def test_a_batch_of_400_facts_takes_as_many_queries_as_one(alice, phase):
     assert few <= 16
 
 
+def test_facts_of_many_nodes_take_as_many_queries_as_those_of_one_and_stay_apart(alice, vc, node):
+    nodes = [node, *(make_node(f"gpu-{i}", gpus=8) for i in range(2, 6))]
+    jobs = [placed(alice, vc, gpus=8, instances=1) for _ in nodes]
+    attempts = {a.node_id: a for job in jobs for a in attempts_of(job)}
+    assert len(attempts) == len(nodes)
+    keeps, *others = attempts
+
+    def queries_for(batches) -> int:
+        with CaptureQueriesContext(connection) as captured:
+            services.apply_facts_of_nodes(batches)
+        return len(captured)
+
+    one = queries_for({keeps: [fact(attempts[keeps], "running")]})
+    assert queries_for({pk: [fact(attempts[pk], "running")] for pk in others}) == one
+
+    before = dict(Node.objects.values_list("pk", "desired_revision"))
+    batches = {pk: [fact(attempts[pk], "exited", exit_code=0)] for pk in others}
+    for pk in others:
+        batches[pk].append(fact(attempts[pk], "released"))
+    stolen = fact(attempts[others[0]], "failed", seq=0, error_code="image_not_found")
+    services.apply_facts_of_nodes({**batches, keeps: [stolen]})
+    after = Node.objects.values_list("pk", "desired_revision")
+    raised = {pk: revision - before[pk] for pk, revision in after}
+    assert raised == {keeps: 0, **dict.fromkeys(others, 1)}
+    states = {a.node_id: a.state for job in jobs for a in attempts_of(job)}
+    assert states == {keeps: "RUNNING", **dict.fromkeys(others, "SUCCEEDED")}
+
+
 def test_a_release_asks_for_a_tick_and_lets_the_node_forget(alice, vc, node):
     job = placed(alice, vc)
     report(attempts_of(job), "running", "exited")

@@ -19,10 +19,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 import structlog
-from django.db.models.functions import Now
 
 from skep_agent.protocol import MAX_TEXT_FRAME, AttemptSpec, Desired, SharedSpec
 from skep_platform.cluster.models import Node
+from skep_platform.core.bulk import fetch
 from skep_platform.core.errors import Conflict
 from skep_platform.jobs.containers.specs import BuiltSpec, build
 from skep_platform.jobs.lifecycle.facts import UNSAVED
@@ -56,20 +56,38 @@ class NodeSpecs:
 
 
 def desired_state(node_id: UUID) -> NodeSpecs:
-    """Return every attempt that the node holds or shall hold. One query for those known to this
-    process, one more where some of them have keys of storages, and five for all others together."""
-    held = TaskAttempt.objects.filter(node=node_id, released_at=None).order_by("pk")
-    states = {pk: _State(*row) for pk, *row in held.values_list("pk", *STATE)}
+    """Return every attempt that the node holds or shall hold; see `desired_states`."""
+    return desired_states([node_id])[node_id]
+
+
+def desired_states(node_ids: Collection[UUID]) -> dict[UUID, NodeSpecs]:
+    """Return, by node, every attempt that it holds or shall hold. One query for those known to this
+    process, one more where some of them have keys of storages, and five for all others together,
+    for any number of nodes."""
+    held = TaskAttempt.objects.filter(node__in=node_ids, released_at=None).order_by("pk")
+    states: dict[UUID, dict[UUID, _State]] = {node_id: {} for node_id in node_ids}
+    for node_id, pk, *row in held.values_list("node_id", "pk", *STATE):
+        states[node_id][pk] = _State(*row)
+    built = _known.specs([pk for of_node in states.values() for pk in of_node])
+    return {node_id: _node_specs(node_id, of_node, built) for node_id, of_node in states.items()}
+
+
+def _node_specs(
+    node_id: UUID, states: Mapping[UUID, _State], specs: Mapping[UUID, BuiltSpec]
+) -> NodeSpecs:
     attempts, shared, to_start = [], {}, []
     frame = _Frame(node_id)
-    for pk, built in _known.specs(states).items():
-        if built.refusal and states[pk].sent_run_at is None:
+    for pk, state in states.items():
+        if pk not in specs:  # it was deleted meanwhile
+            continue
+        built = specs[pk]
+        if built.refusal and state.sent_run_at is None:
             frame.refuse(pk, *built.refusal)
             continue
-        if not frame.takes(pk, built, states[pk].owner_id):
+        if not frame.takes(pk, built, state.owner_id):
             continue
-        update = _differs(states[pk])
-        if not update and states[pk].sent_run_at is None:
+        update = _differs(state)
+        if not update and state.sent_run_at is None:
             to_start.append(pk)
         attempts.append(built.spec.model_copy(update=update) if update else built.spec)
         if built.shared is not None:
@@ -77,16 +95,30 @@ def desired_state(node_id: UUID) -> NodeSpecs:
     return NodeSpecs(attempts, shared, to_start, frame.refused)
 
 
-def record_sent(node_id: UUID, session_epoch: int, attempts: Collection[UUID]) -> None:
-    """Record, before they are sent, that the node may have started these: if it forgets them they
-    are lost, and are not started a second time. Raises Conflict `session_fenced` when the session
-    is over. One statement; none without attempts."""
+def record_sent(sessions: Mapping[UUID, int], attempts: Mapping[UUID, UUID]) -> set[UUID]:
+    """Record, before they are sent, that nodes may have started these attempts (attempt: node): if
+    a node forgets them they are lost, and are not started a second time. Return the nodes whose
+    session (node: epoch) is over: they must not be sent anything. One statement; none without
+    attempts."""
     if not attempts:
-        return
-    mine = Node.objects.filter(pk=node_id, session_epoch=session_epoch, connected=True)
-    rows = TaskAttempt.objects.filter(pk__in=attempts, node=node_id, node__in=mine)
-    if not rows.update(sent_run_at=Now()) and not mine.exists():
-        raise Conflict("This session of the node is over.", code="session_fenced")
+        return set()
+    nodes = list(dict.fromkeys(attempts.values()))
+    epochs = [sessions[node_id] for node_id in nodes]
+    params = [nodes, epochs, list(attempts), list(attempts.values())]
+    return set(nodes) - {node_id for (node_id,) in fetch(SENT, params)}
+
+
+SENT = """
+WITH mine AS (
+  SELECT n.id FROM cluster_node n
+    JOIN unnest(%s::uuid[], %s::bigint[]) s (id, epoch) ON n.id = s.id AND n.session_epoch = s.epoch
+   WHERE n.connected),
+sent AS (
+  UPDATE jobs_taskattempt a SET told_run_at = statement_timestamp()
+    FROM unnest(%s::uuid[], %s::uuid[]) t (id, node_id)
+   WHERE a.id = t.id AND a.node_id = t.node_id AND a.node_id IN (SELECT id FROM mine))
+SELECT id FROM mine
+"""
 
 
 def _log_sent(node_id: UUID, state: NodeSpecs) -> None:
@@ -247,21 +279,48 @@ def frame_of_new_node(node: Node) -> DesiredFrame | None:
 def build_frame(
     node_id: UUID, session_epoch: int, known_revision: int | None
 ) -> DesiredFrame | None:
-    """Return the complete desired state, or None when the agent was sent this revision already.
-    Raises Conflict `session_fenced` when the session is over.
+    """Return the complete desired state of one node; see `build_frames`. Raises Conflict
+    `session_fenced` when the session is over."""
+    found = build_frames({node_id: (session_epoch, known_revision)})
+    if node_id not in found:
+        raise session_is_over()
+    return found[node_id]
+
+
+def build_frames(
+    wanted: Mapping[UUID, tuple[int, int | None]],
+) -> dict[UUID, DesiredFrame | None]:
+    """Return the complete desired states of nodes, of which the epoch of the session and the
+    revision that was sent last are given. A node that was sent the present revision already has
+    None, and one whose session is over is left out. As many queries for many nodes as for one.
 
     The revision is read before the attempts: they may be newer than it says, and are then sent
     once more, but never older."""
-    mine = Node.objects.filter(pk=node_id, session_epoch=session_epoch, connected=True)
-    revision = mine.values_list("desired_revision", flat=True).first()
-    if revision is None:
-        raise Conflict("This session of the node is over.", code="session_fenced")
-    if revision == known_revision:
-        return None
-    state = desired_state(node_id)
-    if state.refused:
-        refuse(state.refused)
-    record_sent(node_id, session_epoch, state.to_start)
-    _log_sent(node_id, state)
+    rows = Node.objects.filter(pk__in=wanted, connected=True)
+    revisions = {
+        pk: revision
+        for pk, epoch, revision in rows.values_list("pk", "session_epoch", "desired_revision")
+        if epoch == wanted[pk][0]
+    }
+    changed = {pk: now for pk, now in revisions.items() if now != wanted[pk][1]}
+    states = desired_states(changed) if changed else {}
+    for state in states.values():
+        if state.refused:
+            refuse(state.refused)
+    to_start = {pk: node_id for node_id, state in states.items() for pk in state.to_start}
+    over = record_sent({pk: epoch for pk, (epoch, _) in wanted.items()}, to_start)
+    found: dict[UUID, DesiredFrame | None] = {pk: None for pk in revisions if pk not in over}
+    for node_id, state in states.items():
+        if node_id in found:
+            _log_sent(node_id, state)
+            found[node_id] = _frame(changed[node_id], state)
+    return found
+
+
+def _frame(revision: int, state: NodeSpecs) -> DesiredFrame:
     frame = Desired(revision=revision, attempts=state.attempts, shared=state.shared)
     return DesiredFrame(revision, state.attempts, frame.model_dump_json())
+
+
+def session_is_over() -> Conflict:
+    return Conflict("This session of the node is over.", code="session_fenced")

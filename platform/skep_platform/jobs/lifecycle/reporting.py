@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -44,13 +44,26 @@ WRITTEN = (*facts.CHANGED, "updated_at")
 Change = tuple[AttemptRow, AttemptRow]  # before, after
 
 
+Reported = Mapping[tuple[UUID, UUID], list[AttemptFact]]  # by node and attempt
+
+
 def apply_facts(node_id: UUID, batch: Sequence[AttemptFact]) -> None:
-    """Store the facts of a node in one transaction. To store them again changes nothing. Facts
-    about attempts that are not on this node, or of another epoch, are logged and ignored."""
-    by_attempt = _sort(batch)
-    if by_attempt:
+    """Store the facts of one node; see `apply_facts_of_nodes`."""
+    apply_facts_of_nodes({node_id: batch})
+
+
+def apply_facts_of_nodes(batches: Mapping[UUID, Sequence[AttemptFact]]) -> None:
+    """Store the facts of these nodes in one transaction. To store them again changes nothing. Facts
+    about attempts that are not on the node that reports them, or of another epoch, are logged and
+    ignored."""
+    reported = {
+        (node_id, attempt_id): found
+        for node_id, batch in batches.items()
+        for attempt_id, found in _sort(batch).items()
+    }
+    if reported:
         with transaction.atomic():
-            _apply(node_id, by_attempt)
+            _apply(reported)
 
 
 @transaction.atomic
@@ -139,35 +152,43 @@ def _sort(batch: Sequence[AttemptFact]) -> dict[UUID, list[AttemptFact]]:
     return by_attempt
 
 
-def _apply(node_id: UUID, by_attempt: Mapping[UUID, list[AttemptFact]]) -> None:
-    jobs, found, now = _locked(node_id, list(by_attempt))
-    _log_foreign_facts(node_id, by_attempt, found)
-    changes = [(a, _folded(a, by_attempt[a.id], now)) for a in found]
-    _write(jobs, [c for c in changes if c[0] != c[1]], now, forgetful=[node_id])
+def _apply(reported: Reported) -> None:
+    jobs, found, now = _locked(reported)
+    _log_foreign_facts(reported, found)
+    changes = [(a, _folded(a, reported[key], now)) for key, a in found.items()]
+    forgetful = {
+        node_id
+        for (node_id, _), (before, after) in zip(found, changes, strict=True)
+        if after.released_at and not before.released_at
+    }
+    _write(jobs, [c for c in changes if c[0] != c[1]], now, forgetful)
 
 
 def _locked(
-    node_id: UUID, attempts: list[UUID]
-) -> tuple[list[LockedJob], list[AttemptRow], datetime]:
-    """Return the attempts that are on this node and their jobs, locked in the order of the jobs,
-    and the time of the database."""
+    reported: Reported,
+) -> tuple[list[LockedJob], dict[tuple[UUID, UUID], AttemptRow], datetime]:
+    """Return the jobs of these attempts, as far as the attempts are on the nodes that report them,
+    locked in the order of the jobs; these attempts; and the time of the database."""
     jobs: dict[UUID, LockedJob] = {}
-    found = []
-    rows = fetch(LOCK, [attempts, node_id])
+    found: dict[tuple[UUID, UUID], AttemptRow] = {}
+    nodes, attempts = zip(*reported, strict=True)
+    rows = fetch(LOCK, [list(attempts), list(nodes)])
     for row in rows:
-        job_row, attempt = row[: len(COLUMNS)], row[len(COLUMNS) : -1]
+        job_row, attempt = row[: len(COLUMNS)], AttemptRow(*row[len(COLUMNS) : -2])
         if job_row[0] not in jobs:
             jobs[job_row[0]] = LockedJob.from_sql(job_row)
-        found.append(AttemptRow(*attempt))
+        found[row[-2], attempt.id] = attempt
     return list(jobs.values()), found, rows[0][-1] if rows else timezone.now()
 
 
 # The attempts are locked too: a row that was waited for is then read anew as a whole.
 LOCK = """
-SELECT {job}, (j.spec->>'jobRetryCount')::int, o.notified_events, {attempt}, statement_timestamp()
-  FROM jobs_taskattempt a JOIN jobs_job j ON j.id = a.job_id
+SELECT {job}, (j.spec->>'jobRetryCount')::int, o.notified_events, {attempt}, a.node_id,
+       statement_timestamp()
+  FROM unnest(%s::uuid[], %s::uuid[]) AS reported (id, node_id)
+  JOIN jobs_taskattempt a ON a.id = reported.id AND a.node_id = reported.node_id
+  JOIN jobs_job j ON j.id = a.job_id
   JOIN accounts_user o ON o.id = j.owner_id
- WHERE a.id = ANY(%s) AND a.node_id = %s
  ORDER BY j.id, a.id
    FOR NO KEY UPDATE OF j, a
 """.format(
@@ -231,11 +252,11 @@ def _not_ready(attempt: AttemptRow, now: datetime) -> AttemptRow:
     return after
 
 
-def _log_foreign_facts(
-    node_id: UUID, by_attempt: Iterable[UUID], found: Iterable[AttemptRow]
-) -> None:
-    for attempt_id in set(by_attempt) - {attempt.id for attempt in found}:
-        log.warning("fact_ignored", why="not on this node", attempt_id=attempt_id, node_id=node_id)
+def _log_foreign_facts(reported: Reported, found: Container[tuple[UUID, UUID]]) -> None:
+    for node_id, attempt_id in reported:
+        if (node_id, attempt_id) not in found:
+            ids = {"attempt_id": attempt_id, "node_id": node_id}
+            log.warning("fact_ignored", why="not on this node", **ids)
 
 
 def _write(

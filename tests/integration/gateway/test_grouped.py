@@ -1,0 +1,125 @@
+"""Facts of many agents are stored together, and none holds up or spoils those of another one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from uuid import UUID
+
+import pytest
+from tests.support.gateway_agent import Agent, Joined
+from tests.support.gateway_rows import running_attempt
+from tests.support.gateway_server import wait_until
+
+from skep_agent.protocol import AttemptFact, ReportAck
+from skep_platform.gateway import grouped
+from skep_platform.gateway.socket import CLOSE_INTERNAL
+from skep_platform.jobs import services as jobs
+from skep_platform.jobs.models import TaskAttempt
+from skep_platform.jobs.states import AttemptState
+
+
+class Commits:
+    """Runs `jobs.apply_facts_of_nodes`, and notes the nodes of each call. The first call waits for
+    `go_on`; one with the facts of `refused` fails."""
+
+    def __init__(self) -> None:
+        self.nodes: list[set[UUID]] = []
+        self.go_on = threading.Event()
+        self.refused: UUID | None = None
+        self._apply = jobs.apply_facts_of_nodes
+
+    def __call__(self, batches: Mapping[UUID, Sequence[AttemptFact]]) -> None:
+        self.nodes.append(set(batches))
+        if len(self.nodes) == 1:
+            assert self.go_on.wait(60)
+        if self.refused in batches:
+            raise ValueError("facts that cannot be stored")
+        self._apply(batches)
+
+
+@pytest.fixture
+def commits(monkeypatch: pytest.MonkeyPatch) -> Iterator[Commits]:
+    found = Commits()
+    monkeypatch.setattr(jobs, "apply_facts_of_nodes", found)
+    yield found
+    found.go_on.set()
+
+
+def exited(attempt: TaskAttempt) -> AttemptFact:
+    return AttemptFact(
+        seq=1,
+        attempt_id=str(attempt.pk),
+        epoch=attempt.epoch,
+        at=time.time(),
+        phase="exited",
+        exit_code=0,
+    )
+
+
+def connected(port: int, names: Collection[str], stack: ExitStack) -> list[tuple[Joined, Agent]]:
+    found = []
+    for name in names:
+        joined = Joined(name, gpus=1)
+        agent = stack.enter_context(joined.connect(port))
+        agent.enter(joined.hello)
+        found.append((joined, agent))
+    return found
+
+
+def report_all(agents: Collection[tuple[Joined, Agent]], attempts: Sequence[TaskAttempt]) -> None:
+    """Report the end of each attempt; all reports have reached the gateway at the end."""
+    for (_, agent), attempt in zip(agents, attempts, strict=True):
+        agent.report(exited(attempt))
+        agent.beat()
+
+
+def test_reports_that_come_during_a_commit_share_the_next_one(port, commits, monkeypatch):
+    monkeypatch.setattr(grouped, "SLOW_S", 60.0)
+    with ExitStack() as stack:
+        agents = connected(port, ("a", "b", "c", "d"), stack)
+        attempts = [running_attempt(joined.node) for joined, _ in agents]
+        report_all(agents[:1], attempts[:1])
+        wait_until(lambda: commits.nodes, "the first commit began")
+        report_all(agents[1:], attempts[1:])
+        commits.go_on.set()
+        for _, agent in agents:
+            agent.expect(ReportAck)
+        first, *others = (joined.node.pk for joined, _ in agents)
+        assert commits.nodes == [{first}, set(others)]
+        found = TaskAttempt.objects.filter(state=AttemptState.SUCCEEDED)
+        assert found.count() == len(attempts)
+
+
+def test_reports_pass_a_commit_that_waits(port, commits):
+    with ExitStack() as stack:
+        agents = connected(port, ("a", "b"), stack)
+        attempts = [running_attempt(joined.node) for joined, _ in agents]
+        report_all(agents[:1], attempts[:1])
+        wait_until(lambda: commits.nodes, "the first commit began")
+        report_all(agents[1:], attempts[1:])
+        (_, first), (_, second) = agents
+        second.expect(ReportAck)
+        assert not any(isinstance(message, ReportAck) for message in first.other)
+        commits.go_on.set()
+        first.expect(ReportAck)
+
+
+def test_facts_that_cannot_be_stored_end_the_session_of_their_agent_alone(
+    port, commits, monkeypatch
+):
+    monkeypatch.setattr(grouped, "SLOW_S", 60.0)
+    with ExitStack() as stack:
+        agents = connected(port, ("a", "b", "c"), stack)
+        attempts = [running_attempt(joined.node) for joined, _ in agents]
+        commits.refused = agents[1][0].node.pk
+        report_all(agents[:1], attempts[:1])
+        wait_until(lambda: commits.nodes, "the first commit began")
+        report_all(agents[1:], attempts[1:])
+        commits.go_on.set()
+        (_, first), (_, refused), (_, third) = agents
+        first.expect(ReportAck)
+        third.expect(ReportAck)
+        assert refused.end() == ("internal", CLOSE_INTERNAL)
