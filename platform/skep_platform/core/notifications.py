@@ -133,9 +133,18 @@ class _Pending:
         self.tick |= tick
 
     def send(self) -> None:
-        publish(self.messages)
+        _at_broker(self._send)
+
+    def _send(self, broker: redis.Redis) -> None:
+        pipeline = broker.pipeline(transaction=False)
+        _add(pipeline, self.messages)
         if self.tick:
-            _at_broker(_hint_tick)
+            pipeline.set(TICK_PENDING, 1, nx=True, ex=TICK_PENDING_S)
+        answers = pipeline.execute()
+        if self.tick and answers[-1]:
+            current_app.send_task(
+                TICK_TASK, kwargs={"hinted": True}, queue="scheduler", expires=30, retry=False
+            )
 
 
 def _after_commit(messages: Mapping[str, Message], *, tick: bool = False) -> None:
@@ -152,20 +161,18 @@ def _after_commit(messages: Mapping[str, Message], *, tick: bool = False) -> Non
 
 
 def _publish(broker: redis.Redis, messages: Mapping[str, Message]) -> None:
-    layer = cast(Any, get_channel_layer())
-    prefix = settings.CHANNEL_LAYERS["default"]["CONFIG"]["prefix"]
     pipeline = broker.pipeline(transaction=False)
-    for group, message in messages.items():
-        # as RedisPubSubLoopLayer._get_group_channel_name has it
-        pipeline.publish(f"{prefix}__group__{group}", layer.serialize(message))
+    _add(pipeline, messages)
     pipeline.execute()
 
 
-def _hint_tick(broker: redis.Redis) -> None:
-    if broker.set(TICK_PENDING, 1, nx=True, ex=TICK_PENDING_S):
-        current_app.send_task(
-            TICK_TASK, kwargs={"hinted": True}, queue="scheduler", expires=30, retry=False
-        )
+def _add(pipeline: Any, messages: Mapping[str, Message]) -> None:
+    """Add {group: message} to what a pipeline sends."""
+    layer = cast(Any, get_channel_layer())
+    prefix = settings.CHANNEL_LAYERS["default"]["CONFIG"]["prefix"]
+    for group, message in messages.items():
+        # as RedisPubSubLoopLayer._get_group_channel_name has it
+        pipeline.publish(f"{prefix}__group__{group}", layer.serialize(message))
 
 
 def _hint_diagnosis(broker: redis.Redis) -> None:

@@ -295,7 +295,7 @@ def _take_submit(user: User, vc: VirtualCluster, most: int) -> None:
     """Count in Valkey, for all processes. While Valkey is down, every user may submit."""
     key = f"skep:submits:{vc.pk}:{user.pk}"
     try:
-        pipeline = valkey().pipeline()
+        pipeline = valkey().pipeline(transaction=False)  # each command stands for itself
         pipeline.incr(key)
         pipeline.expire(key, MINUTE_S, nx=True)
         pipeline.ttl(key)
