@@ -34,7 +34,7 @@ MAX_PATHS_BYTES = 32 * 1024**2  # of the paths that are kept in memory
 RESERVE_BYTES = 1024**3  # of the disk that stay free
 LOOK_BYTES = 64 * 1024**2  # so much is written between two looks at the disk
 WHITEOUT, OPAQUE = ".wh.", ".wh..wh..opq"
-# What a registry is told of the image's way: not the commands, which may hold what is no one's
+# What a registry gets of the image's way: not the commands, which may hold what is no one's
 # business.
 SAVED_BY = "saved by Skep from a running container"
 _OURS = FILES_DIR.strip("/")

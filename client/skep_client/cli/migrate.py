@@ -445,6 +445,6 @@ def _csv(rows: Iterable[PlannedUser]) -> str:
     writer.writerow(("username", "email", "groups", "virtual_clusters"))
     for row in rows:
         fields = row.username, row.email, ";".join(row.groups), ";".join(row.virtual_clusters)
-        # One line a row: problems are told by their line.
+        # One line a row: problems are given by their line.
         writer.writerow(" ".join(value.split()) for value in fields)
     return out.getvalue()

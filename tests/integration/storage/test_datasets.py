@@ -1,4 +1,4 @@
-"""Datasets: who makes, sees and mounts which, and what a node is told to mount."""
+"""Datasets: who makes, sees and mounts which, and what a node is asked to mount."""
 
 from __future__ import annotations
 

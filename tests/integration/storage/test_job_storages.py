@@ -1,4 +1,4 @@
-"""Storages of jobs: who may mount what, where, and what a node is told to mount."""
+"""Storages of jobs: who may mount what, where, and what a node is asked to mount."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ def run_tiresias(
 
 def _service(job: MuriJob, limits: Sequence[int], now: float) -> float:
     """Return the GPU seconds by which a job is demoted. Where what is missing to its limit is less
-    than the clock can tell, the limit is reached: else the clock would stand still."""
+    than the clock can show, the limit is reached: else the clock would stand still."""
     service = job.executed * job.gpus
     if job.queue < len(limits):
         limit = limits[job.queue]

@@ -29,7 +29,7 @@ test("a later page without placed tasks leads back", async () => {
   expect(await screen.findByRole("link", { name: "worker-0" })).toBeVisible();
 });
 
-test("a failure is told", async () => {
+test("a failure is shown", async () => {
   serve({ [path]: () => refusal(503, "unavailable", "The store is away.") });
   renderPage(<RankUses job={job} />);
   expect(await screen.findByText("The store is away.")).toBeVisible();
