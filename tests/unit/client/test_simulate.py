@@ -15,7 +15,8 @@ from skep_client.cli import app
 
 FIELDS = [
     *("policy", "preset", "trace", "seed", "jobs", "finished", "refused", "avg_jct_s"),
-    *("p50_jct_s", "p95_jct_s", "p99_jct_s", "avg_wait_s", "p99_wait_s", "makespan_s"),
+    *("p50_jct_s", "p95_jct_s", "p99_jct_s", "avg_wait_s", "p99_wait_s"),
+    *("wait_max_s", "starved", "starved_after_s", "makespan_s"),
     *("deadlines", "deadlines_met", "deadline_ratio", "utilisation", "rho_mean", "rho_max"),
     *("unfair_share", "preemptions", "migrations"),
 ]
