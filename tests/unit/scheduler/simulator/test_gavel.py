@@ -110,6 +110,7 @@ def test_what_is_solved_is_within_five_percent_of_print(
 
 
 @long
+@pytest.mark.timeout(3600)
 def test_beyond_what_the_gpus_can_do_policies_keep_their_order() -> None:
     """5.6 jobs an hour. FTF is solved by another method and is 19 % above the print; the order of
     all holds."""

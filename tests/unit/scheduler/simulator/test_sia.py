@@ -185,6 +185,7 @@ def drawn_workload(to: Path, seed: int) -> Path:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_the_order_of_table_3_holds_on_workloads_that_are_drawn(tmp_path: Path) -> None:
     """Helios's workloads are not given: order and ratio of its columns (.7, 1.0 and 2.5 h). The
     ratio of Sia to Pollux is that of both workloads; it is .72 and .79."""
