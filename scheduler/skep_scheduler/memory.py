@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from skep_scheduler.model import Gang, Options, PolicyChoice
 from skep_scheduler.policies.base import Decision
+from skep_scheduler.policies.domain import NodeShares
 from skep_scheduler.policies.ordered import starves_at
 from skep_scheduler.state import ClusterState
 from skep_scheduler.state.queues import DomainQueue
@@ -60,6 +61,7 @@ class Memory:
     could_start: dict[Kind, tuple[bool, float]] = field(default_factory=dict)
     planned_domains: set[str] = field(default_factory=set)
     _state: ClusterState | None = None
+    _node_shares: NodeShares | None = None
     _gangs: dict[str, str] = field(default_factory=dict)  # domain by gang that waits
     _touched: set[str] = field(default_factory=set)
     _touched_vcs: set[str] | None = None  # None: all
@@ -82,6 +84,7 @@ class Memory:
         self._gangs.clear()
         self._touched.clear()
         self.could_start.clear()
+        self._node_shares = None
         self._touched_vcs = None
         self.changed = True
 
@@ -90,6 +93,7 @@ class Memory:
         for domain in self.domains.values():
             domain.stale = True
         self.could_start.clear()
+        self._node_shares = None
         self._touched_vcs = None
         self.changed = True
 
@@ -114,6 +118,13 @@ class Memory:
             known = ask()
             self.could_start[kind] = known, now
         return known
+
+    def node_shares(self, state: ClusterState) -> NodeShares:
+        """Return the shares of nodes, which are counted again only when a node changed. `state` is
+        the one that it follows."""
+        if self._node_shares is None:
+            self._node_shares = NodeShares(state)
+        return self._node_shares
 
     def waiting_in(self, vc: str) -> list[Gang]:
         """Return the guaranteed gangs of a virtual cluster that wait for a place, in no order."""

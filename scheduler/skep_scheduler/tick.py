@@ -34,7 +34,7 @@ from skep_scheduler.placement.cells_placer import (
 )
 from skep_scheduler.policies import PolicyOf, policy_of
 from skep_scheduler.policies.base import Decision, Keep, View
-from skep_scheduler.policies.domain import NodeShares, VcDomain, shaped_for, warnings_of
+from skep_scheduler.policies.domain import VcDomain, shaped_for, warnings_of
 from skep_scheduler.scope import Scope
 from skep_scheduler.state import ClusterState
 from skep_scheduler.state.cluster import ReservedStart, held
@@ -76,7 +76,7 @@ class Tick:
         self._scope = scope
         self._policy_of = policies or policy_of(state.policies, options)
         self._decisions: dict[str, Decision] = {}
-        self._node_shares = NodeShares(state)
+        self._node_shares = self._memory.node_shares(state)
         self._next_at = NEVER
         self.queue: list[Gang] = []
         more = {scope.vc: scope.reservations} if scope is not None else {}

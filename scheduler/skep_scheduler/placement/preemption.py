@@ -96,23 +96,26 @@ def _yielding(
     state: ClusterState, gang: Gang, decision: Decision, now: float
 ) -> Sequence[Allocation]:
     """Return the gangs whose places a waiting one may take, the first to leave first."""
+    running = [state.running[gang_id] for gang_id in state.running_of[gang.vc]]
+    order, turn = decision.order, dict[str, int]()
+    if decision.yielding is not None:
+        turn = {gang_id: n for n, gang_id in enumerate(decision.yielding(gang))}
+        if not turn:
+            return []
+        running = [one for one in running if one.leaving or one.gang.id in turn]
     able = [
-        allocation
-        for allocation in (state.running[gang_id] for gang_id in state.running_of[gang.vc])
-        if state.is_guaranteed(allocation.gang.id)
-        and (allocation.leaving or allocation.gang.preemptible)
-        and allocation.gang.priority <= gang.priority
+        one
+        for one in running
+        if (one.leaving or one.gang.preemptible)
+        and one.gang.priority <= gang.priority
+        and state.is_guaranteed(one.gang.id)
     ]
-    order = decision.order
     if decision.yielding is None:
         mine, ranks = order(gang), {one.gang.id: order(one.served(now)) for one in able}
         later = [one for one in able if ranks[one.gang.id] > mine]
         later.sort(key=lambda one: (one.leaving, ranks[one.gang.id]), reverse=True)
     else:
-        turn = {gang_id: n for n, gang_id in enumerate(decision.yielding(gang))}
-        if not turn:
-            return []
-        later = [one for one in able if one.leaving or one.gang.id in turn]
+        later = able
         later.sort(key=lambda one: (not one.leaving, turn.get(one.gang.id, 0), order(one.gang)))
     return later
 

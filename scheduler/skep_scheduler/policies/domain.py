@@ -22,7 +22,8 @@ from skep_scheduler.state import ClusterState
 
 @dataclass(slots=True)
 class NodeShares:
-    """The CPU and memory that come with a GPU, by leaf type: the mean over all nodes."""
+    """The CPU and memory that come with a GPU, by leaf type: the mean over all nodes. To be made
+    anew when a node changes."""
 
     state: ClusterState
     _known: dict[str, tuple[float, float]] | None = None
