@@ -91,7 +91,9 @@ class PlanMetrics(Collector):
             "Gangs that the newest plan left waiting, by the code of the reason.",
             labels=["reason"],
         )
-        tally = Tally(reason.code for reason in list(self._reasons.values()))
+        tally = Tally[str]()
+        for group in getattr(self._reasons, "groups", ()):
+            tally[group.code] += len(group.gangs)
         for code, number in sorted(tally.items()):
             found.add_metric([str(code)], number)
         yield found

@@ -10,10 +10,14 @@ plan cancels it, or when the gang does not wait any more.
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
+from itertools import islice
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -194,38 +198,43 @@ def pause_s(seconds: float, relaid: bool) -> float:
 
 
 REFRESH_S = 10.0  # numbers of a reason may be this old; a new code is stored at once
+REFRESH_SHARE = 0.05  # of the scheduler's time that looking for new numbers takes, at most
 MOST = 500  # rows per tick
 STILL_WAITING = """
 t.stop_requested_at IS NULL AND (
     t.state = 'WAITING' AND t.placed_at IS NULL OR t.unplaced > 0 AND t.preempting_at IS NULL)
 """
+Ask = Callable[[], Reason]
 
 
 class Reasons:
-    """Remembers what it stored; a new process stores every reason once."""
+    """Remembers what it stored; a new process stores every reason once. A round costs the gangs
+    that have a new code, and little for each other gang of the domains that were planned."""
 
     def __init__(self) -> None:
-        self._stored: dict[str, tuple[Reason, float]] = {}
-        self._pending: dict[str, Mapping[str, Reason]] = {}
+        self._codes: dict[str, str] = {}
+        self._numbers: dict[str, tuple[int, float]] = {}  # a hash of what is stored, and since when
+        self._pending: dict[str, Ask] = {}
+        self._resumes = 0.0  # by the monotonic clock
 
     def store(self, reasons: Mapping[str, Reason]) -> int:
         """Write the news among the reasons (by job id), and what was left of earlier ones; returns
         the number of rows written. At most `MOST` are written: see `is_behind`."""
         now = time.monotonic()
-        for job in reasons:
-            self._pending[job] = reasons
-        news: list[tuple[str, Reason]] = []
-        looks = 0
-        while self._pending and looks < MOST:
-            job = next(iter(self._pending))
-            known = self._pending.pop(job)
-            if self._is_fresh(job, known, now):
-                continue
-            looks += 1
-            if self._is_news(job, known[job], now):
-                news.append((job, known[job]))
-                self._stored[job] = known[job], now
-        rows = [{"id": job, "wait_reason": plain(reason)} for job, reason in news]
+        if self._pending:
+            for job in [job for job in self._pending if job in reasons]:
+                del self._pending[job]
+        self._pending |= self._news(reasons)
+        rows: list[dict[str, Any]] = []
+        for job in list(islice(self._pending, MOST)):
+            reason = self._pending.pop(job)()
+            self._codes[job], self._numbers[job] = reason.code, (_content(reason), now)
+            rows.append({"id": job, "wait_reason": plain(reason)})
+        if not self._pending and now >= self._resumes and isinstance(reasons, Explained):
+            began = time.monotonic()
+            rows += self._refreshed(reasons, now, MOST - len(rows))
+            ended = time.monotonic()
+            self._resumes = ended + (ended - began) / REFRESH_SHARE
         return update_rows(Job, ("wait_reason",), rows, STILL_WAITING)
 
     @property
@@ -236,37 +245,54 @@ class Reasons:
     def forget(self, jobs: Iterable[str]) -> None:
         """These jobs do not wait any more: when they do again, their reason is news."""
         for job in jobs:
-            self._stored.pop(job, None)
+            self._codes.pop(job, None)
+            self._numbers.pop(job, None)
             self._pending.pop(job, None)
 
     def forget_all_but(self, jobs: Collection[str]) -> None:
         """Free what is remembered of jobs that are gone, when it is much."""
-        if len(self._stored) > 2 * len(jobs) + MOST:
-            self.forget([job for job in self._stored if job not in jobs])
+        if len(self._codes) > 2 * len(jobs) + MOST:
+            self.forget([job for job in self._codes if job not in jobs])
 
-    def _is_fresh(self, job: str, reasons: Mapping[str, Reason], now: float) -> bool:
-        """Whether what is stored cannot be news, without writing the reason."""
-        if job not in self._stored or not isinstance(reasons, Explained):
-            return False
-        known, at = self._stored[job]
-        return known.code == reasons.code(job) and now - at < REFRESH_S
+    def _news(self, reasons: Mapping[str, Reason]) -> dict[str, Ask]:
+        """Return how to get the reason of each job whose code is not the stored one."""
+        if not isinstance(reasons, Explained):
+            return {job: partial(reasons.__getitem__, job) for job in reasons}
+        found: dict[str, Ask] = {}
+        codes = self._codes
+        for group in reasons.groups:
+            code = group.code
+            if code == Code.BACKOFF:  # who made it wait has said so, and why
+                self.forget([gang.id for gang in group.gangs if gang.id in codes])
+                continue
+            for gang in group.gangs:
+                if gang.id not in codes or codes[gang.id] != code:
+                    found[gang.id] = partial(reasons.reason, gang, group)
+        return found
 
-    def _is_news(self, job: str, reason: Reason, now: float) -> bool:
-        if reason.code == Code.BACKOFF:
-            self._stored.pop(job, None)
-            return False  # who made it wait has said so, and why
-        if job not in self._stored:
-            return True
-        known, at = self._stored[job]
-        if known.code != reason.code:
-            return True
-        return now - at >= REFRESH_S and _content(known) != _content(reason)
+    def _refreshed(self, reasons: Explained, now: float, most: int) -> list[dict[str, Any]]:
+        """Return the rows of jobs whose numbers are old and have changed; the oldest of so many
+        jobs are looked at."""
+        known, rows = self._numbers, []
+        old = [
+            (known[gang.id][1], gang.id, gang, group)
+            for group in reasons.groups
+            for gang in group.gangs
+            if gang.id in known and now - known[gang.id][1] >= REFRESH_S
+        ]
+        for _, job, gang, group in heapq.nsmallest(most, old, key=itemgetter(0)):
+            reason = reasons.reason(gang, group)
+            content = _content(reason)
+            if content != known[job][0]:
+                rows.append({"id": job, "wait_reason": plain(reason)})
+            known[job] = content, now
+        return rows
 
 
-def _content(reason: Reason) -> tuple[str, dict[str, Any]]:
-    """Return a reason without the moment it was made at: that alone is no news."""
+def _content(reason: Reason) -> int:
+    """Return a hash of a reason without the moment it was made at: that alone is no news."""
     details = {key: value for key, value in reason.details.items() if key != "told_at"}
-    return reason.message, details
+    return hash(repr((reason.message, details)))
 
 
 def plain(reason: Reason) -> messages.Reason:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from skep_scheduler.state.request_classes import Kind, Request
 from skep_scheduler.usage.accounting import CAUSES
 
 OF_CELLS = {"chain", "leaf_type", "needs", "owns", "used", "free", "bad_in_chain"}
+MOST_SEARCHES = 16  # for the positions of single gangs; for more, all positions are counted
 MOST_PROBES = 64  # per tick, of whether gangs could start as opportunistic ones
 
 
@@ -90,6 +92,21 @@ class Cause:
         return details
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Gangs that wait for one cause, in the order of their lane. `first`: they come before all
+    others of their virtual cluster."""
+
+    first: bool
+    gangs: Sequence[Gang]
+    decision: Decision
+    cause: Cause
+
+    @property
+    def code(self) -> str:
+        return self.cause.code
+
+
 class Reasons(Mapping[str, Reason]):
     """The reasons of gangs by id, in the order of the queue. Each is written when it is read, so
     that a plan costs what it looked at and not how long the queue is."""
@@ -97,8 +114,9 @@ class Reasons(Mapping[str, Reason]):
     def __init__(self, now: float, options: Options) -> None:
         self._now, self._options = now, options
         self._causes: dict[str, Cause] = {}
-        self._demotions: dict[str, str] = {}  # by gang id; few have one
-        self._groups: list[tuple[bool, Sequence[Gang], Decision]] = []
+        self._groups: list[Group] = []
+        self._of_vc: dict[str, list[Group]] | None = None
+        self._asked = 0
         self._ahead: dict[str, int] | None = None
         self._pending: list[tuple[Sequence[Gang], Cause, Decision]] = []
         self._gangs: dict[str, tuple[Gang, Decision]] = {}
@@ -107,7 +125,18 @@ class Reasons(Mapping[str, Reason]):
         """Add gangs that wait for one cause. `first`: they come before all others of their virtual
         cluster."""
         self._pending.append((gangs, cause, decision))
-        self._groups.append((first, gangs, decision))
+        self._groups.append(Group(first, gangs, decision, cause))
+
+    @property
+    def groups(self) -> Sequence[Group]:
+        """Return the gangs by what they wait for: as many groups as the plan looked at."""
+        return self._groups
+
+    def reason(self, gang: Gang, group: Group) -> Reason:
+        """Return the reason of a gang of a group, as by its id. Few of them do not cost a look at
+        all gangs."""
+        self._asked += 1
+        return self._compose(gang, group.cause, group.decision, self._position(gang, group))
 
     def code(self, gang_id: str) -> str:
         return self._cause(gang_id).code
@@ -127,7 +156,10 @@ class Reasons(Mapping[str, Reason]):
         return gang_id in self._causes
 
     def __getitem__(self, gang_id: str) -> Reason:
-        cause, ahead = self._cause(gang_id), self._positions()[gang_id]
+        cause, (gang, decision) = self._cause(gang_id), self._gangs[gang_id]
+        return self._compose(gang, cause, decision, self._positions()[gang_id])
+
+    def _compose(self, gang: Gang, cause: Cause, decision: Decision, ahead: int) -> Reason:
         details = {
             **cause.details,
             "ahead": ahead,
@@ -138,15 +170,14 @@ class Reasons(Mapping[str, Reason]):
         }
         if ahead < self._options.full_reasons:
             details["opportunistic_now"] = cause.opportunistic_now
-        if (standing := self._standing(gang_id)) is not None:
+        standing: Standing | None = None
+        if decision.standing is not None:
+            standing = decision.standing(gang)
+        if standing is not None:
             details["standing"] = standing
-        if gang_id in self._demotions:
-            details["demotion"] = self._demotions[gang_id]
+        if gang.demotion:
+            details["demotion"] = gang.demotion
         return Reason(cause.code, sentences.sentence(cause.code, details), details)
-
-    def _standing(self, gang_id: str) -> Standing | None:
-        gang, decision = self._gangs[gang_id]
-        return decision.standing(gang) if decision.standing is not None else None
 
     def _cause(self, gang_id: str) -> Cause:
         self._spread()
@@ -157,17 +188,33 @@ class Reasons(Mapping[str, Reason]):
             for gang in gangs:
                 self._causes[gang.id] = cause
                 self._gangs[gang.id] = gang, decision
-                if gang.demotion:
-                    self._demotions[gang.id] = gang.demotion
         self._pending.clear()
+
+    def _position(self, gang: Gang, group: Group) -> int:
+        """Return how many gangs of its virtual cluster are ahead of a gang. Groups are in order, so
+        a search in each is enough for a few guaranteed gangs."""
+        rest = gang.opportunistic or group.first or self._asked > MOST_SEARCHES
+        if rest or self._ahead is not None:
+            return self._positions()[gang.id]
+        if self._of_vc is None:
+            self._of_vc = {}
+            for known in self._groups:
+                if not known.gangs[0].opportunistic:
+                    self._of_vc.setdefault(known.gangs[0].vc, []).append(known)
+        rank = group.decision.rank
+        mine = rank(gang)
+        return sum(
+            len(known.gangs) if known.first else bisect_left(known.gangs, mine, key=rank)
+            for known in self._of_vc[gang.vc]
+        )
 
     def _positions(self) -> dict[str, int]:
         """Return how many gangs of its virtual cluster are ahead of each, in order."""
         if self._ahead is None:
             keyed = [
-                ((0,) if first else (1, decision.rank(gang)), gang)
-                for first, gangs, decision in self._groups
-                for gang in gangs
+                ((0,) if group.first else (1, group.decision.rank(gang)), gang)
+                for group in self._groups
+                for gang in group.gangs
             ]
             by_vc: dict[tuple[str, bool], list[Any]] = {}
             for key, gang in keyed:

@@ -109,3 +109,41 @@ def releases_for_a_starving_gang(nodes: int) -> int:
         sys.setprofile(None)
     assert plan.reasons["starves"].code == Code.VC_BUSY
     return releases
+
+
+def test_the_reason_of_one_gang_is_the_one_that_all_have_in_the_order_of_the_queue() -> None:
+    """A few reasons are found by a search in the lanes, many by sorting the whole queue."""
+    state = filled(nodes=4, gangs=100)
+    sorted_ones = engine.plan(state, NOW).reasons
+    ids = [gang.id for group in engine.plan(state, NOW).reasons.groups for gang in group.gangs]
+    assert len(ids) == len(set(ids)) == len(sorted_ones)
+    checked = 0
+    for n in range(3):
+        searched = engine.plan(state, NOW).reasons
+        for group in searched.groups[n::3]:
+            gang = group.gangs[len(group.gangs) // 2]
+            assert searched.reason(gang, group) == sorted_ones[gang.id]
+            checked += 1
+    assert checked > 20
+
+
+def test_the_reason_of_one_gang_costs_no_more_behind_a_longer_queue() -> None:
+    short, long = calls_of_a_reason(gangs=100), calls_of_a_reason(gangs=400)
+    assert long < short * 1.3
+
+
+def calls_of_a_reason(gangs: int) -> int:
+    reasons = engine.plan(filled(nodes=4, gangs=gangs), NOW).reasons
+    group = next(one for one in reasons.groups if not one.gangs[0].opportunistic)
+    calls = 0
+
+    def count(frame: FrameType, event: str, arg: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        reasons.reason(group.gangs[-1], group)
+    finally:
+        sys.setprofile(None)
+    return calls
