@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 
-# `start`, `network` and `logs` need a Docker engine; the first six and `logs` start a whole
-# Skep.
+# `start`, `network` and `logs` need a Docker engine; the first six, `logs` and `queue_live` start a
+# whole Skep.
 BENCHMARKS = {
     "start": "benchmarks.start",
     "burst": "benchmarks.burst",
@@ -21,6 +21,7 @@ BENCHMARKS = {
     "place": "benchmarks.cells_place",
     "sweep": "benchmarks.cells_sweep",
     "queue": "benchmarks.queue_tick",
+    "queue_live": "benchmarks.queue_live",
     "soak": "benchmarks.cells_soak",
     "world": "benchmarks.world_soak",
     "diagnosis": "benchmarks.diagnosis",

@@ -47,3 +47,13 @@ def memory_mb(pids: Iterable[int]) -> float:
             continue
         total += sum(int(x.split()[1]) for x in text.splitlines() if x.startswith("Pss:"))
     return total / 1024
+
+
+def resident_mb(pid: int) -> dict[str, float]:
+    """Return the resident memory of a process, now and at its `peak`."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    fields = dict(line.split(":", 1) for line in lines)
+    return {
+        name: int(fields[field].split()[0]) / 1024
+        for name, field in (("now", "VmRSS"), ("peak", "VmHWM"))
+    }

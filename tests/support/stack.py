@@ -27,7 +27,7 @@ from skep_client.models import Job
 from skep_platform import env_settings
 from skep_platform.onebox.home import Home
 
-READY_WITHIN_S = 240.0
+READY_WITHIN_S = 600.0  # on a machine that does much else
 JOB = """\
 protocolVersion: 2
 name: {name}
