@@ -93,7 +93,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Group:
+class WaitingGroup:
     """Gangs that wait for one cause, in the order of their lane. `first`: they come before all
     others of their virtual cluster."""
 
@@ -114,8 +114,8 @@ class Reasons(Mapping[str, Reason]):
     def __init__(self, now: float, options: Options) -> None:
         self._now, self._options = now, options
         self._causes: dict[str, Cause] = {}
-        self._groups: list[Group] = []
-        self._of_vc: dict[str, list[Group]] | None = None
+        self._groups: list[WaitingGroup] = []
+        self._of_vc: dict[str, list[WaitingGroup]] | None = None
         self._asked = 0
         self._ahead: dict[str, int] | None = None
         self._pending: list[tuple[Sequence[Gang], Cause, Decision]] = []
@@ -125,14 +125,14 @@ class Reasons(Mapping[str, Reason]):
         """Add gangs that wait for one cause. `first`: they come before all others of their virtual
         cluster."""
         self._pending.append((gangs, cause, decision))
-        self._groups.append(Group(first, gangs, decision, cause))
+        self._groups.append(WaitingGroup(first, gangs, decision, cause))
 
     @property
-    def groups(self) -> Sequence[Group]:
+    def groups(self) -> Sequence[WaitingGroup]:
         """Return the gangs by what they wait for: as many groups as the plan looked at."""
         return self._groups
 
-    def reason(self, gang: Gang, group: Group) -> Reason:
+    def reason(self, gang: Gang, group: WaitingGroup) -> Reason:
         """Return the reason of a gang of a group, as by its id. Few of them do not cost a look at
         all gangs."""
         self._asked += 1
@@ -190,7 +190,7 @@ class Reasons(Mapping[str, Reason]):
                 self._gangs[gang.id] = gang, decision
         self._pending.clear()
 
-    def _position(self, gang: Gang, group: Group) -> int:
+    def _position(self, gang: Gang, group: WaitingGroup) -> int:
         """Return how many gangs of its virtual cluster are ahead of a gang. Groups are in order, so
         a search in each is enough for a few guaranteed gangs."""
         rest = gang.opportunistic or group.first or self._asked > MOST_SEARCHES
