@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 ADMIN = "admin"
 JOIN_TTL = timedelta(minutes=10)
 DATABASE_WAIT_S = 60.0
-MIGRATION_ATTEMPTS = 5
-DEADLOCK = "40P01"  # its SQLSTATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +75,7 @@ def _wait_for_database() -> None:
 
 
 def _migrate() -> None:
-    """Apply what is missing. A migration that PostgreSQL ended to resolve a deadlock, with a query
-    of the servers that start meanwhile, was rolled back whole and is applied again."""
-    from django.db.utils import OperationalError
-
-    for attempts_left in reversed(range(MIGRATION_ATTEMPTS)):
-        try:
-            _apply_migrations()
-            return
-        except OperationalError as error:
-            if not attempts_left or getattr(error.__cause__, "sqlstate", None) != DEADLOCK:
-                raise
-
-
-def _apply_migrations() -> None:
+    """Apply what is missing."""
     from django.core.management import call_command
     from django.db import connection
     from django.db.migrations.executor import MigrationExecutor
