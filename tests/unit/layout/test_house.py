@@ -68,7 +68,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def house(*args: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, HOUSE, *args]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)
 
 
 @pytest.mark.parametrize("rule", EXPECTED)
