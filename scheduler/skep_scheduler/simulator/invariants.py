@@ -96,7 +96,7 @@ class StateChecks:
         self._all = True
         self._held: dict[str, tuple[tuple[str, str], ...]] = {}  # (node, UUID), by gang
         self._holder: dict[str, str] = {}  # the gang, by UUID
-        self._node_of: dict[str, str] = {}
+        self._nodes_of: dict[str, set[str]] = {}  # where each GPU is or was, by UUID
         self._found: set[str] = set()  # gangs that ran before the run began, wherever that was
         state.follow_by(self)
 
@@ -132,9 +132,9 @@ class StateChecks:
         """Check the whole state. Raises `RunInvariantError`."""
         state, found = self._state, []
         if self._all:
-            self._node_of = {
-                device.uuid: node.name for node in state.nodes.values() for device in node.devices
-            }
+            for node in state.nodes.values():
+                for device in node.devices:
+                    self._nodes_of.setdefault(device.uuid, set()).add(node.name)
             left = check_claims(state.built, state.inventory).left
             found += [
                 f"{one.chain}: virtual clusters own {-one.left} {one.type} more than there are."
@@ -189,7 +189,8 @@ class StateChecks:
                     continue
                 if other != gang_id:
                     found.append(f"{gang_id} and {other} have the same GPU {uuid}.")
-                if self._node_of.get(uuid) != node:
-                    found.append(f"{gang_id} has GPU {uuid} on {node}, which lacks it.")
+                # Who runs on a node that is taken away stays there until its attempt is over.
+                if node not in self._nodes_of.get(uuid, ()):
+                    found.append(f"{gang_id} has GPU {uuid} on {node}, which never had it.")
         found += state.violations_around(changed, touched)
         return found

@@ -64,9 +64,27 @@ def end_and_stay(cluster: SimulatedCluster) -> None:
     cluster.state.set_running(replace(cluster.state.running["one"], leaving=True))
 
 
+def move_elsewhere(cluster: SimulatedCluster) -> None:
+    """Say that a job has its GPUs on another node than the one that has them."""
+    mine = cluster.state.running["one"]
+    other = "n1" if mine.tasks[0].node == "n2" else "n2"
+    cluster.state.set_running(replace(mine, tasks=(replace(mine.tasks[0], node=other),)))
+
+
+def test_a_job_on_a_node_that_is_taken_away_goes_on_to_its_end() -> None:
+    cluster = running()
+    cluster.tick()
+    gone = cluster.state.running["two"].tasks[0].node
+    left = tuple(one for one in cluster.state.inventory.nodes if one.name != gone)
+    cluster.state.set_inventory(replace(cluster.state.inventory, nodes=left))
+    cluster.run_to_end()
+    assert cluster.history["two"].ended_at == 600
+
+
 @pytest.mark.parametrize(
     ("harm", "sentence"),
     [
+        (move_elsewhere, "which never had it."),
         (take_twice, "have the same GPU"),
         (count_wrongly, "used in all, its children"),
         (claim_too_much, "not all claims"),
