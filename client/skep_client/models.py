@@ -1573,6 +1573,7 @@ class VcClaims(Model):
 class VcFairness(Model):
     days: int = 0
     gpus: int = 0
+    jain_index: float | None = None
     total: FairnessFigures | None = None
     results: list[UserFairness] = Field(default_factory=list)
     next: str | None = None

@@ -1,5 +1,6 @@
 """Finish-time fairness in a virtual cluster, by user: by what factor jobs took longer than on an
-equal share of what it owns (`skep_scheduler.usage.fairness`).
+equal share of what it owns (`skep_scheduler.usage.fairness`); and how equal users fare, as Jain's
+index of their speeds, 1 / mean rho.
 
 Counted are guaranteed jobs with GPUs that were submitted in the last days, and older ones that
 still wait or run. A job that has not ended counts with what is left of its predicted or declared
@@ -9,7 +10,7 @@ duration.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import fsum
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from skep_platform.core.bulk import fetch
 from skep_platform.tenancy import queries as tenancy
 from skep_platform.tenancy.models import VirtualCluster
-from skep_scheduler.usage.fairness import UNFAIR, Life, finish_time_fairness
+from skep_scheduler.usage.fairness import UNFAIR, Life, finish_time_fairness, jain_index
 
 DAYS, MAX_DAYS = 7, 30
 MOST_JOBS = 50_000  # the newest ones
@@ -47,13 +48,26 @@ def of_vc(user: Any, vc: VirtualCluster, days: int = DAYS) -> dict[str, Any]:
     for job in jobs:
         by_user.setdefault(job.owner, []).append(job)
     seen = None if tenancy.manages(user, vc) else {user.get_username()}
+    figures = {name: _figures(own) for name, own in by_user.items()}
     rows = [
-        {"user": name, **_figures(own), "worst_job": _worst(own)}
+        {"user": name, **figures[name], "worst_job": _worst(own)}
         for name, own in by_user.items()
         if seen is None or name in seen
     ]
     rows.sort(key=lambda row: (-(row["rho_mean"] or 0.0), row["user"]))
-    return {"days": days, "gpus": owned, "total": _figures(jobs), "users": rows}
+    return {
+        "days": days,
+        "gpus": owned,
+        "jain_index": _index(figures.values()),
+        "total": _figures(jobs),
+        "users": rows,
+    }
+
+
+def _index(users: Iterable[dict[str, Any]]) -> float | None:
+    """Return Jain's index of the speeds of users, relative to an equal share: of 1 / mean rho."""
+    means = [user["rho_mean"] for user in users]
+    return jain_index([1 / mean for mean in means if mean is not None])
 
 
 def _figures(jobs: Sequence[_Job]) -> dict[str, Any]:

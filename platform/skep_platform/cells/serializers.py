@@ -345,6 +345,12 @@ class UserFairnessSerializer(FairnessFiguresSerializer):
 class VcFairnessSerializer(Serializer):
     days = serializers.IntegerField()
     gpus = serializers.IntegerField(help_text="Owned now: what jobs would share equally.")
+    jain_index = serializers.FloatField(
+        allow_null=True,
+        help_text="Jain's fairness index over all users with a rho, of x = 1 / rho_mean: "
+        "(sum x)^2 / (n * sum x^2). 1: jobs of all users are slowed alike; 1 / n: those of one "
+        "user only get on. Null without a rho.",
+    )
     total = FairnessFiguresSerializer()
     results = UserFairnessSerializer(
         many=True, help_text="The largest mean first. The own row only, for others than VC admins."

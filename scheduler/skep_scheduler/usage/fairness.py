@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import fsum
 
 UNFAIR = 1.05
 
@@ -46,6 +47,19 @@ def finish_time_fairness(lives: Sequence[Life], gpus: int) -> list[float | None]
         else:
             found.append(took / (life.duration_s * max(1.0, jobs * life.gpus / gpus)))
     return found
+
+
+def jain_index(shares: Sequence[float]) -> float | None:
+    """Return `J = (sum x)^2 / (n * sum x^2)` of what each of `n` users got, of any unit and none of
+    it negative: 1 where all got the same, `1 / n` where one got all; None without users (Jain,
+    Chiu and Hawe, DEC-TR-301, 1984, section 3)."""
+    most = max(shares, default=None)
+    if most is None:
+        return None
+    if most == 0:
+        return 1.0
+    parts = [share / most for share in shares]  # so that no square overflows or is lost
+    return fsum(parts) ** 2 / (len(parts) * fsum(part * part for part in parts))
 
 
 def _mean_jobs(lives: Sequence[Life]) -> list[float]:

@@ -64,6 +64,8 @@ def test_who_waited_for_another_user_has_the_larger_rho(django_assert_max_num_qu
     assert second["rho_mean"] == pytest.approx(2 / (2 * 2), rel=0.01)
     assert answer["total"]["jobs"] == 2
     assert answer["next"] is None
+    # Speeds of 3/4 and 2: (3/4 + 2)^2 / (2 * (9/16 + 4)).
+    assert answer["jain_index"] == pytest.approx(121 / 146, rel=0.01)
 
 
 def test_a_waiting_job_counts_with_its_estimate_and_without_one_it_is_named_unknown():
@@ -85,6 +87,7 @@ def test_a_member_sees_the_own_row_and_the_total_and_a_stranger_nothing():
     answer = Api(ann).get(PATH).json()
     assert [row["user"] for row in answer["results"]] == [ann.username]
     assert answer["total"]["jobs"] == 2
+    assert answer["jain_index"] == pytest.approx(1.0, rel=0.01)
     assert refusal(Api(make_user()).get(PATH))[0] == 404
 
 
@@ -97,6 +100,7 @@ def test_opportunistic_old_and_gpu_less_jobs_are_left_out():
     answer = Api(ann).get(PATH).json()
     assert answer["results"] == []
     assert answer["total"]["rho_mean"] is None
+    assert answer["jain_index"] is None
     assert len(Api(ann).get(PATH, days=30).json()["results"]) == 1
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep_scheduler.usage.fairness import Life, finish_time_fairness
+from skep_scheduler.usage.fairness import Life, finish_time_fairness, jain_index
 
 
 def test_alone_on_enough_gpus_a_job_takes_what_it_takes():
@@ -42,3 +42,25 @@ def test_without_gpus_nothing_is_a_share():
 def test_with_gpus_for_all_at_once_rho_is_1(facts):
     lives = [Life(at, at + length, gpus, length) for at, length, gpus in facts]
     assert finish_time_fairness(lives, 4 * len(lives)) == pytest.approx([1.0] * len(lives))
+
+
+SHARES = st.lists(st.floats(0.001, 1000), min_size=1, max_size=40)
+
+
+@given(shares=SHARES, scale=st.sampled_from([1e-200, 0.1, 7.0, 1e200]))
+def test_jains_index_is_1_for_equal_shares_and_1_of_n_where_one_has_all(shares, scale):
+    number = len(shares)
+    assert jain_index([shares[0]] * number) == pytest.approx(1.0)
+    assert jain_index([*[0.0] * (number - 1), shares[0]]) == pytest.approx(1 / number)
+    index = jain_index(shares)
+    assert 1 / number - 1e-9 <= index <= 1 + 1e-9
+    assert jain_index([scale * share for share in shares]) == pytest.approx(index)
+    assert jain_index([*shares, *shares]) == pytest.approx(index)  # how many there are is no matter
+
+
+def test_jains_index_of_known_shares_and_of_none():
+    """The index is k / n where k of n users have equal shares, and the others nothing."""
+    assert jain_index([5, 5, 5, 0, 0]) == pytest.approx(3 / 5)
+    assert jain_index([3, 1]) == pytest.approx(16 / 20)
+    assert jain_index([0, 0]) == 1.0
+    assert jain_index([]) is None

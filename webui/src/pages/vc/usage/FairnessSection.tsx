@@ -19,6 +19,12 @@ export function FairnessSection({ name }: { name: string }) {
         {(data) => (
           <>
             <p className={css.about}>{summaryOf(data)}</p>
+            {data.jain_index === null ? null : (
+              <p className={css.about}>
+                Jain’s index of the users’ speeds: <b>{formatIndex(data.jain_index)}</b>. 1: the
+                jobs of all users are slowed alike; the closer to 0, the fewer users get on.
+              </p>
+            )}
             {data.results.length > 0 ? (
               <DataTable
                 label="Fairness of each user"
@@ -49,6 +55,10 @@ export function summaryOf({ total, gpus }: VcFairness): string {
 
 function formatRho(rho: number | null): string {
   return rho === null ? "no estimate" : rho.toLocaleString("en", { maximumFractionDigits: 2 });
+}
+
+function formatIndex(index: number): string {
+  return index.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 }
 
 const COLUMNS: Column<UserFairness>[] = [

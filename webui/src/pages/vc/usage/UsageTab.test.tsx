@@ -60,6 +60,7 @@ const usageOf = (by: string) => ({
 const FAIRNESS: VcFairness = {
   days: 7,
   gpus: 8,
+  jain_index: 0.6,
   total: { jobs: 3, active: 1, unknown: 1, rho_mean: 1.125, rho_max: 2.5, unfair_share: 1 / 3 },
   results: [
     {
@@ -139,4 +140,7 @@ test("each user reads by what factor jobs took longer than on an equal share", a
       "3 jobs took 1.13 times as long on average as with an equal share of 8 GPUs, the worst one 2.5 times. 33% took more than 1.05 times.",
     ),
   ).toBeInTheDocument();
+  expect(screen.getByText("0.60").closest("p")).toHaveTextContent(
+    "Jain’s index of the users’ speeds: 0.60. 1: the jobs of all users are slowed alike",
+  );
 });
