@@ -78,6 +78,11 @@ def beat(tick_s: float) -> dict[str, Any]:
             "schedule": Every(2.0),
             "options": {"expires": 4},
         },
+        "measure-fairness": {
+            "task": "skep.cells.measure_fairness",
+            "schedule": Every(3600.0),
+            "options": {"expires": 1800},
+        },
         "diagnose-jobs": {
             "task": "skep.telemetry.diagnose",
             "schedule": Every(2.0),

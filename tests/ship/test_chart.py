@@ -374,7 +374,7 @@ def test_the_operator_gets_the_rules_with_links_to_the_documentation(helm, tmp_p
     file = tmp_path / "rules.yaml"
     file.write_text(json.dumps(rules))
     done = promtool("check", "rules", file)
-    assert (done.returncode, "20 rules found" in done.stdout) == (0, True), done.stderr
+    assert (done.returncode, "21 rules found" in done.stdout) == (0, True), done.stderr
     links = {rule["annotations"]["runbook_url"] for rule in rules["groups"][0]["rules"]}
     assert "https://skep.example.org/docs/run-books.html#skepnoagents" in links
     monitor = found["ServiceMonitor"]["spec"]

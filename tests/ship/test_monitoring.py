@@ -39,12 +39,13 @@ def test_each_rule_fires_on_its_fault_and_on_nothing_else(tmp_path):
     tests = []
     for alert, case in CASES.items():
         rule = next(rule for rule in alerts() if rule["alert"] == alert)
+        at = f"{case.after_min}m"
         tests.append(
             {
                 "interval": "30s",
                 "input_series": [{"series": s, "values": v} for s, v in case.fault.items()],
                 "alert_rule_test": [
-                    {"eval_time": "45m", "alertname": alert, "exp_alerts": [_expected(rule, case)]}
+                    {"eval_time": at, "alertname": alert, "exp_alerts": [_expected(rule, case)]}
                 ],
             }
         )
@@ -52,7 +53,7 @@ def test_each_rule_fires_on_its_fault_and_on_nothing_else(tmp_path):
             {
                 "interval": "30s",
                 "input_series": [{"series": s, "values": v} for s, v in case.healthy.items()],
-                "alert_rule_test": [{"eval_time": "45m", "alertname": alert}],
+                "alert_rule_test": [{"eval_time": at, "alertname": alert}],
             }
         )
     plain = tmp_path / "rules.yaml"

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`labels`: those of the alert, besides its name and severity."""
+    """`labels`: those of the alert, besides its name and severity. `after_min`: when it is looked
+    at, in minutes; a minute has two points."""
 
     fault: dict[str, str]
     healthy: dict[str, str]
     labels: dict[str, str] = field(default_factory=dict)
+    after_min: int = 45
 
 
 def _slow(metric: str, labels: str, fast: bool) -> dict[str, str]:
@@ -31,6 +33,7 @@ GPU = NODE | {"gpu": "GPU-1"}
 OF_GPU = 'node="gpu-07", instance="gpu-07:9470", gpu="GPU-1"'
 ROUND = "skep_scheduler_last_round_timestamp_seconds"
 QUOTA = 'skep_virtual_cluster_gpus{virtual_cluster="nlp", gpu_model="A100"'
+WORST_RHO = 'skep_virtual_cluster_worst_rho{virtual_cluster="nlp"'
 REQUESTS = "skep_http_requests_total"
 
 CASES = {
@@ -76,6 +79,13 @@ CASES = {
         _slow("skep_task_lag_seconds", 'queue="default"', fast=False),
         _slow("skep_task_lag_seconds", 'queue="default"', fast=True),
         {"queue": "default"},
+    ),
+    # After a day, once for two web servers with the same number; half a day is too short.
+    "SkepUserUnfair": Case(
+        {f'{WORST_RHO}, instance="a"}}': "3x3000", f'{WORST_RHO}, instance="b"}}': "3x3000"},
+        {f'{WORST_RHO}, instance="a"}}': "1.5x1560 3x1440"},
+        {"virtual_cluster": "nlp"},
+        after_min=25 * 60,
     ),
     "SkepTasksPileUp": Case(
         {'skep_task_queue_messages{queue="default", instance="w"}': "900x90"},

@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from math import fsum
 from typing import Any
 
+from django.utils import timezone
+
 from skep_platform.core.bulk import fetch
 from skep_platform.tenancy import queries as tenancy
 from skep_platform.tenancy.models import VirtualCluster
+from skep_platform.usage.models import FairnessMeasure
 from skep_scheduler.usage.fairness import UNFAIR, Life, finish_time_fairness, jain_index
 
 DAYS, MAX_DAYS = 7, 30
@@ -41,12 +44,8 @@ class _Job:
 def of_vc(user: Any, vc: VirtualCluster, days: int = DAYS) -> dict[str, Any]:
     """Return the figures of all jobs together and of each user, the worst mean first. Who does not
     manage the virtual cluster sees the own row only. Two queries."""
-    owned = int(fetch(OWNED, [vc.pk])[0][0] or 0)
-    now = time.time()
-    jobs = _with_rho(_read(vc, now - days * DAY, now), owned)
-    by_user: dict[str, list[_Job]] = {}
-    for job in jobs:
-        by_user.setdefault(job.owner, []).append(job)
+    owned, jobs = _jobs_of(vc, days)
+    by_user = _by_user(jobs)
     seen = None if tenancy.manages(user, vc) else {user.get_username()}
     figures = {name: _figures(own) for name, own in by_user.items()}
     rows = [
@@ -58,16 +57,52 @@ def of_vc(user: Any, vc: VirtualCluster, days: int = DAYS) -> dict[str, Any]:
     return {
         "days": days,
         "gpus": owned,
-        "jain_index": _index(figures.values()),
+        "jain_index": jain_index(_speeds(figures.values())),
         "total": _figures(jobs),
         "users": rows,
     }
 
 
-def _index(users: Iterable[dict[str, Any]]) -> float | None:
-    """Return Jain's index of the speeds of users, relative to an equal share: of 1 / mean rho."""
+def store() -> int:
+    """Store the worst mean rho and Jain's index of each virtual cluster where a job has a rho, and
+    forget those of others. Returns how many were stored. Two queries for each virtual cluster."""
+    at = timezone.now()
+    found = []
+    for vc in VirtualCluster.objects.all():
+        users = _by_user(_jobs_of(vc, DAYS)[1]).values()
+        speeds = _speeds(map(_figures, users))
+        index = jain_index(speeds)
+        if index is not None:
+            worst = 1 / min(speeds)
+            found.append(FairnessMeasure(vc=vc, at=at, worst_rho=worst, jain_index=index))
+    FairnessMeasure.objects.bulk_create(
+        found,
+        update_conflicts=True,
+        unique_fields=["vc"],
+        update_fields=["at", "worst_rho", "jain_index"],
+    )
+    FairnessMeasure.objects.exclude(vc__in=[each.vc for each in found]).delete()
+    return len(found)
+
+
+def _speeds(users: Iterable[dict[str, Any]]) -> list[float]:
+    """Return the speeds of users who have a rho, relative to an equal share: 1 / mean rho."""
     means = [user["rho_mean"] for user in users]
-    return jain_index([1 / mean for mean in means if mean is not None])
+    return [1 / mean for mean in means if mean is not None]
+
+
+def _jobs_of(vc: VirtualCluster, days: int) -> tuple[int, list[_Job]]:
+    """Return the GPUs that it owns, and the jobs of the last days. Two queries."""
+    owned = int(fetch(OWNED, [vc.pk])[0][0] or 0)
+    now = time.time()
+    return owned, _with_rho(_read(vc, now - days * DAY, now), owned)
+
+
+def _by_user(jobs: Sequence[_Job]) -> dict[str, list[_Job]]:
+    found: dict[str, list[_Job]] = {}
+    for job in jobs:
+        found.setdefault(job.owner, []).append(job)
+    return found
 
 
 def _figures(jobs: Sequence[_Job]) -> dict[str, Any]:

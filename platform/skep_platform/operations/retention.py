@@ -19,7 +19,7 @@ BOUNDED_BY_SIZE = frozenset(
         *("storage.Storage", "storage.StorageGrant", "storage.Dataset"),
         *("templates.Template", "templates.TemplateStar", "jobs.SavedView"),
         *("notifications.Preferences", "notifications.Webhook", "operations.AlertRule"),
-        *("usage.Budget", "scheduling.VcTimeline", "core.Leadership"),
+        *("usage.Budget", "usage.FairnessMeasure", "scheduling.VcTimeline", "core.Leadership"),
     }
 )
 

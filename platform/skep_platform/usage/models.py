@@ -131,6 +131,19 @@ class JobUsage(models.Model):
         ]
 
 
+class FairnessMeasure(models.Model):
+    """How users of a virtual cluster fared in the last 7 days, as counted `at` a moment: the
+    largest mean rho of a user, and Jain's index of the users' speeds. No row where nothing is
+    known."""
+
+    vc = models.OneToOneField(
+        "tenancy.VirtualCluster", models.CASCADE, primary_key=True, related_name="+"
+    )
+    at = models.DateTimeField()
+    worst_rho = models.FloatField()
+    jain_index = models.FloatField()
+
+
 class Budget(models.Model):
     """The guaranteed GPU-hours that a virtual cluster may use in a calendar month (UTC).
 

@@ -59,6 +59,12 @@ SELECT DISTINCT ON (u.vc_id, u.gpu_model) v.name, u.gpu_model, u.owned, u.used, 
  WHERE u.at > now() - interval '5 minutes' AND (%(vc)s::uuid IS NULL OR u.vc_id = %(vc)s)
  ORDER BY u.vc_id, u.gpu_model, u.at DESC
 """
+# A periodic task counts it once an hour; what is old is not served as if it were of now.
+FAIRNESS = """
+SELECT v.name, m.worst_rho, m.jain_index
+  FROM usage_fairnessmeasure m JOIN tenancy_virtualcluster v ON v.id = m.vc_id
+ WHERE m.at > now() - interval '3 hours'
+"""
 USE_KINDS = ("owned", "used", "borrowed", "lent", "bad", "unavailable", "waiting")
 
 
@@ -109,6 +115,7 @@ def _of_database() -> Iterator[tuple[str, str, list[str], Values]]:
     jobs: Values = [((vc, state), n) for vc, state, n in fetch(JOBS, [])]
     yield "skep_jobs", "Jobs that did not end.", ["virtual_cluster", "state"], jobs
     yield _quotas(None)
+    yield from _fairness()
     starts = calibration.last_days().get(calibration.START)
     kept = starts.within if starts else 0
     counted: Values = [(("kept",), kept), (("broken",), starts.intervals - kept if starts else 0)]
@@ -130,6 +137,16 @@ def _quotas(vc: UUID | None) -> tuple[str, str, list[str], Values]:
     labels = ["virtual_cluster", "gpu_model", "kind"]
     about = "GPUs that a virtual cluster owns, uses, borrows, lends, lacks and waits for."
     return "skep_virtual_cluster_gpus", about, labels, quotas
+
+
+def _fairness() -> Iterator[tuple[str, str, list[str], Values]]:
+    rows = fetch(FAIRNESS, [])
+    about = "The largest mean rho of a user over the last 7 days: 2 is twice as long as fair."
+    worst: Values = [((vc,), rho) for vc, rho, _ in rows]
+    yield "skep_virtual_cluster_worst_rho", about, ["virtual_cluster"], worst
+    about = "Jain's index of the users' speeds, 1 / mean rho, over the last 7 days: 1 is equal."
+    equal: Values = [((vc,), index) for vc, _, index in rows]
+    yield "skep_virtual_cluster_jain_index", about, ["virtual_cluster"], equal
 
 
 def _of_broker() -> list[Metric]:

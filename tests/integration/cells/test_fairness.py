@@ -9,9 +9,12 @@ from django.utils import timezone
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_job, make_user, make_vc
 
+from skep_platform.cells.tasks import measure_fairness
 from skep_platform.jobs.models import Job, JobAttempt
 from skep_platform.jobs.states import JobState
 from skep_platform.scheduling.models import VcUse
+from skep_platform.usage.models import FairnessMeasure
+from skep_platform.web.metrics import read_cluster
 
 pytestmark = pytest.mark.django_db
 
@@ -114,3 +117,31 @@ def test_pages_and_days_have_limits():
     assert len(page["results"]) == 1
     assert "cursor=1" in page["next"]
     assert refusal(admin.get(PATH, days=31))[0] == 400
+
+
+def served():
+    """Both figures of the metrics, by virtual cluster."""
+    found = {}
+    for family in read_cluster():
+        if family.name in ("skep_virtual_cluster_worst_rho", "skep_virtual_cluster_jain_index"):
+            for sample in family.samples:
+                found.setdefault(sample.labels["virtual_cluster"], []).append(sample.value)
+    return found
+
+
+def test_metrics_have_two_numbers_for_each_virtual_cluster_as_the_task_counted_them():
+    ann, bob = make_user(), make_user()
+    vc = vision(ann, bob)
+    make_vc("idle")
+    job(vc, ann, 4, ran=2, ended_ago=2)
+    job(vc, bob, 4, ran=2, ended_ago=0)
+    measure_fairness()
+    assert served() == {"vision": [pytest.approx(4 / 3, rel=0.01), pytest.approx(121 / 146, 0.01)]}
+    Job.objects.filter(owner=bob).delete()
+    measure_fairness()
+    assert served() == {"vision": [pytest.approx(1.0, rel=0.01), 1.0]}
+    FairnessMeasure.objects.update(at=timezone.now() - 4 * HOUR)  # no worker has counted since
+    assert served() == {}
+    Job.objects.all().delete()
+    measure_fairness()
+    assert not FairnessMeasure.objects.exists()
