@@ -25,6 +25,8 @@ from skep_platform.core import ports
 
 LISTEN = timedelta(minutes=15)  # as long as agents do
 TOKEN_BYTES = 32
+MOST_PEERS = 4  # as SKEP_NODE_CHECK_PEERS may be
+CANDIDATES = 64  # among which peers are chosen
 _random = SystemRandom()
 
 
@@ -73,14 +75,13 @@ def _choose(node: Node) -> list[dict[str, Any]]:
     wanted = int(settings.SKEP_NODE_CHECK_PEERS)
     if wanted <= 0 or not node.peer_checks or _loopback(node.address) is None:
         return []
-    busy = Exists(ports.attempts_on.call(OuterRef("pk")))
     online = Node.objects.filter(state=NodeState.ONLINE, connected=True, peer_checks=True)
-    columns = ("id", "name", "address", "port_last", "cordoned", "busy")
-    rows = online.exclude(pk=node.pk).annotate(busy=busy).values(*columns)
-    near = [row for row in rows if _loopback(row["address"]) == _loopback(node.address)]
+    others = online.exclude(pk=node.pk)
     models = Device.objects.exclude(health=Device.Health.ABSENT)
     own = set(models.filter(node=node).values_list("model", flat=True))
-    alike = set(models.filter(model__in=own).values_list("node", flat=True))
+    same = Exists(models.filter(node=OuterRef("pk"), model__in=own))
+    alike = set(_some(others.filter(same)))
+    near = [row for row in _rows({*alike, *_some(others)}) if _is_near(row["address"], node)]
     _random.shuffle(near)
     near.sort(key=lambda row: (row["cordoned"], row["busy"], row["id"] not in alike))
     return [
@@ -93,6 +94,28 @@ def _choose(node: Node) -> list[dict[str, Any]]:
         }
         for row in near[:wanted]
     ]
+
+
+def _some(nodes: QuerySet[Node]) -> list[UUID]:
+    """Return a few nodes that follow a drawn one, cordoned ones only where few are in use: a node
+    that joins a cluster of 10,000 does not look at all of them."""
+    found = _drawn(nodes.filter(cordoned=False))
+    return found if len(found) >= MOST_PEERS else [*found, *_drawn(nodes)]
+
+
+def _drawn(nodes: QuerySet[Node]) -> list[UUID]:
+    first = _random.randrange(max(nodes.count() - CANDIDATES, 0) + 1)
+    return list(nodes.order_by("pk").values_list("pk", flat=True)[first:][:CANDIDATES])
+
+
+def _rows(node_ids: Iterable[UUID]) -> list[dict[str, Any]]:
+    busy = Exists(ports.attempts_on.call(OuterRef("pk")))
+    rows = Node.objects.filter(pk__in=list(node_ids)).annotate(busy=busy).order_by("pk")
+    return list(rows.values("id", "name", "address", "port_last", "cordoned", "busy"))
+
+
+def _is_near(address: str, node: Node) -> bool:
+    return _loopback(address) == _loopback(node.address)
 
 
 def _loopback(address: str) -> bool | None:

@@ -8,7 +8,7 @@ from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_job, make_node, make_vc, place, release
 
 from skep_agent.protocol import CheckReport, CheckResult, NodeChecks, parse_server_message
-from skep_platform.cluster import checks, services
+from skep_platform.cluster import checks, peer_checks, services
 from skep_platform.cluster.models import Node, NodeCheck
 from skep_platform.core.models import Event
 
@@ -142,6 +142,19 @@ class TestPeers:
         make_node("unlike", gpus=1, model="H100", address="10.0.0.4")
         make_node("alike", gpus=1, address="10.0.0.5")
         assert [peer.name for peer in asked(node).peers] == ["alike"]
+
+    def test_a_node_of_a_large_cluster_looks_at_some_others_only(
+        self, check, node, monkeypatch, django_assert_max_num_queries
+    ):
+        monkeypatch.setattr(peer_checks, "CANDIDATES", 4)
+        for number in range(12):
+            make_node(f"gpu-{number + 2}", gpus=1, address=f"10.0.0.{number + 2}")
+        looked_at = []
+        rows = peer_checks._rows
+        monkeypatch.setattr(peer_checks, "_rows", lambda ids: looked_at.extend(ids) or rows(ids))
+        with django_assert_max_num_queries(16):
+            assert len(asked(node).peers) == 2
+        assert len(looked_at) <= 8
 
     def test_nodes_that_cannot_be_reached_by_an_address_or_are_older_are_no_peers(
         self, check, node
