@@ -1,11 +1,25 @@
-"""The earliest deadline that a policy with admission would accept."""
+"""What policies that admit jobs by their deadline share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
+
+from skep_scheduler.policies.base import parameter
 
 MOST_AHEAD_S = 366 * 86400.0  # deadlines later than that are not searched
 CLOSE_S = 60.0  # how exactly
+
+
+def admission_parameter() -> Any:
+    """Declare what becomes of a job whose deadline cannot be met."""
+    return parameter(
+        "refuse",
+        "What happens to a job that is submitted with a deadline which cannot be met, or only if "
+        "another one is missed: `refuse` refuses it, with the earliest deadline that it can have; "
+        "`warn` accepts it.",
+        choices=("refuse", "warn"),
+    )
 
 
 def earliest_deadline(admits: Callable[[float], bool], now: float, least_s: float) -> float | None:

@@ -22,6 +22,7 @@ from math import inf
 from typing import Any, ClassVar
 
 from skep_scheduler.model import Gang
+from skep_scheduler.policies.admission import admission_parameter
 from skep_scheduler.policies.base import Knows, Needs, Ranking, RoundView, parameter
 from skep_scheduler.policies.chronus import SAFETY, Chronus, Demand, Schedule, as_many
 from skep_scheduler.policies.elastic import ElasticFacts
@@ -43,13 +44,7 @@ class ChronusLive:
         "for an hour at least.",
     )
 
-    admission: str = parameter(
-        "refuse",
-        "What happens to a job that is submitted with a deadline which cannot be met, or only if "
-        "another one is missed: `refuse` refuses it, with the earliest deadline that it can have; "
-        "`warn` accepts it.",
-        choices=("refuse", "warn"),
-    )
+    admission: str = admission_parameter()
     term_s: float = parameter(600.0, "Seconds of a term.", minimum=5, maximum=86_400)
     patience_s: float = parameter(
         3600.0,

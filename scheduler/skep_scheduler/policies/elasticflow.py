@@ -31,6 +31,7 @@ from heapq import heappop, heappush
 from math import inf
 from typing import ClassVar
 
+from skep_scheduler.policies.admission import admission_parameter
 from skep_scheduler.policies.base import Knows, Needs, parameter
 from skep_scheduler.policies.elastic import ASSUMES, ElasticFacts, Sizes
 from skep_scheduler.policies.size_plan import ALMOST, ElasticJob, FreeProfile, SizePlan, fill
@@ -112,13 +113,7 @@ class ElasticFlow:
         frozenset({Knows.DURATION, Knows.DEADLINE}), "It gets what is idle.", ASSUMES
     )
 
-    admission: str = parameter(
-        "refuse",
-        "What happens to a job that is submitted with a deadline which cannot be met, or only if "
-        "another one is missed: `refuse` refuses it, with the earliest deadline that it can have; "
-        "`warn` accepts it.",
-        choices=("refuse", "warn"),
-    )
+    admission: str = admission_parameter()
     slot_s: float = parameter(60.0, "Seconds of a slot.", minimum=1, maximum=86400)
 
     def decide(self, jobs: Sequence[ElasticFacts], gpus: int, now: float) -> Sizes:

@@ -40,7 +40,7 @@ from skep_scheduler.policies.base import (
     weights_of,
 )
 from skep_scheduler.policies.gandiva_fair import water_fill
-from skep_scheduler.policies.gavel.live import ALL_EQUAL, BY_TABLE, speed_on
+from skep_scheduler.policies.gpu_speeds import assumed, speed_on, speeds_parameter
 
 CLOSE = 1.1  # speed-ups that are not worth a trade
 LEAST = 1e-9  # GPUs: less than this is nothing
@@ -113,23 +113,19 @@ class GandivaTrading:
 
     name: ClassVar[str] = "gandiva_trading"
     label: ClassVar[str] = "fair share of GPU time, traded between GPU models"
-    needs: ClassVar[Needs] = Needs(assumes=ALL_EQUAL)
+    needs: ClassVar[Needs] = Needs(assumes=assumed(""))
 
     tickets: str = parameter(
         "",
         "Tickets of users such as `ann:2;bob:0.5`; all others have 1.",
         pattern=WEIGHTS,
     )
-    speeds: str = parameter(
-        "",
-        "Speeds on GPU models such as `V100:1;A100:2.2`, of jobs that declare none; others have 1.",
-        pattern=WEIGHTS,
-    )
+    speeds: str = speeds_parameter()
     round_s: float = round_parameter(600.0)
 
     def needs_as_chosen(self) -> Needs:
         """Return what it must know with its table of speeds."""
-        return Needs(assumes=BY_TABLE if self.speeds else ALL_EQUAL)
+        return Needs(assumes=assumed(self.speeds))
 
     def shares(self, view: RoundView) -> Mapping[str, float]:
         parts = self.parts(view).by_gang

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from skep_scheduler.policies.base import (
     MOST_SERVICES,
@@ -41,6 +41,20 @@ LIMITS = (3250, 7200)
 LEAST_SERVICES = 20  # jobs that ended, below which nothing is said of the others
 
 
+def _first_limit() -> Any:
+    return parameter(
+        LIMITS[0], "GPU-seconds of service after which a job is in the second queue.", minimum=1
+    )
+
+
+def _second_limit() -> Any:
+    return parameter(
+        LIMITS[1],
+        "GPU-seconds of service after which a job is in the third queue; 0: there is none.",
+        minimum=0,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Tiresias:
     """Jobs that were served less GPU time so far come first, in up to three queues; within a queue
@@ -52,14 +66,8 @@ class Tiresias:
     needs: ClassVar[Needs] = Needs()
     keep: ClassVar[Keep] = Keep.DISPLACE
 
-    first_limit_gpu_s: int = parameter(
-        LIMITS[0], "GPU-seconds of service after which a job is in the second queue.", minimum=1
-    )
-    second_limit_gpu_s: int = parameter(
-        LIMITS[1],
-        "GPU-seconds of service after which a job is in the third queue; 0: there is none.",
-        minimum=0,
-    )
+    first_limit_gpu_s: int = _first_limit()
+    second_limit_gpu_s: int = _second_limit()
 
     @property
     def backfill_mode(self) -> BackfillMode:
@@ -135,14 +143,8 @@ class TiresiasGittins:
     needs: ClassVar[Needs] = Needs()
     keep: ClassVar[Keep] = Keep.DISPLACE
 
-    first_limit_gpu_s: int = parameter(
-        LIMITS[0], "GPU-seconds of service after which a job is in the second queue.", minimum=1
-    )
-    second_limit_gpu_s: int = parameter(
-        LIMITS[1],
-        "GPU-seconds of service after which a job is in the third queue; 0: there is none.",
-        minimum=0,
-    )
+    first_limit_gpu_s: int = _first_limit()
+    second_limit_gpu_s: int = _second_limit()
     quantum_gpu_s: int = parameter(
         LIMITS[0], "Soon is within so many GPU-seconds of further service.", minimum=1
     )

@@ -29,7 +29,6 @@ from functools import lru_cache
 from math import log2
 from typing import ClassVar
 
-from skep_scheduler.inventory.names import leaf_type
 from skep_scheduler.model import Gang
 from skep_scheduler.policies.base import (
     WEIGHTS,
@@ -48,6 +47,7 @@ from skep_scheduler.policies.gavel.max_min import max_min, water_filling
 from skep_scheduler.policies.gavel.problem import Job, ShareProblem, Shares, isolated
 from skep_scheduler.policies.gavel.program import SolverMissing
 from skep_scheduler.policies.gavel.totals import max_sum, min_makespan_of_kinds
+from skep_scheduler.policies.gpu_speeds import assumed, speed_on, speeds_parameter
 
 
 def finish_time_fairness(problem: ShareProblem) -> Shares:
@@ -81,8 +81,6 @@ NONE_LEFT = 1e-6
 UNKNOWN_DURATION = (
     "A job of unknown duration is taken for as long again as it has run, for an hour at least."
 )
-ALL_EQUAL = {Knows.SPEEDS: "It is taken to be equally fast on all GPU models."}
-BY_TABLE = {Knows.SPEEDS: "It is taken to be as fast as the parameter `speeds` says."}
 NOT_SOLVED = "all jobs have equal shares, as the program of gavel could not be solved"
 NO_SOLVER = "all jobs have equal shares: gavel needs pip install 'skep[policies]' on the server"
 
@@ -108,7 +106,7 @@ class Gavel:
 
     name: ClassVar[str] = "gavel"
     label: ClassVar[str] = "shares of GPU models by speed"
-    needs: ClassVar[Needs] = Needs(assumes=ALL_EQUAL)
+    needs: ClassVar[Needs] = Needs(assumes=assumed(""))
 
     objective: str = parameter(
         "max_min",
@@ -118,11 +116,7 @@ class Gavel:
         "jobs end. The last two take no weights.",
         choices=tuple(OBJECTIVES),
     )
-    speeds: str = parameter(
-        "",
-        "Speeds on GPU models such as `V100:1;A100:2.2`, of jobs that declare none; others have 1.",
-        pattern=WEIGHTS,
-    )
+    speeds: str = speeds_parameter()
     weights: str = parameter(
         "",
         "Weights of the jobs of users such as `ann:2;bob:0.5`; all others have 1.",
@@ -132,7 +126,7 @@ class Gavel:
 
     def needs_as_chosen(self) -> Needs:
         """Return what it must know with its objective."""
-        assumes = BY_TABLE if self.speeds else ALL_EQUAL
+        assumes = assumed(self.speeds)
         if self.objective in BY_WORK_LEFT:
             return Needs(frozenset({Knows.DURATION}), UNKNOWN_DURATION, assumes)
         return Needs(assumes=assumes)
@@ -227,16 +221,6 @@ def known_programs() -> tuple[int, int]:
     """Return how many programs were solved, and how often an answer was remembered."""
     info = _solve.cache_info()
     return info.misses, info.hits
-
-
-def speed_on(leaf: str, speeds: Mapping[str, float]) -> float:
-    """Return the speed on a leaf type: that of its name, else of the longest name that is a part of
-    it (`A100` of `A100-SXM4-80GB`), else 1."""
-    known = {leaf_type(name): speed for name, speed in speeds.items()}
-    if leaf in known:
-        return known[leaf]
-    fits = [name for name in known if f"-{name}-" in f"-{leaf}-"]
-    return known[max(fits, key=lambda name: (len(name), name))] if fits else 1.0
 
 
 def _only(row: JobKind, open_types: Sequence[int]) -> JobKind:

@@ -17,9 +17,10 @@ from skep_scheduler.model import Claim, Gang, Options, Plan, PolicyChoice, Virtu
 from skep_scheduler.policies.base import Knows, RoundView
 from skep_scheduler.policies.gavel import live
 from skep_scheduler.policies.gavel.finish_time import Ftf
-from skep_scheduler.policies.gavel.live import Gavel, speed_on
+from skep_scheduler.policies.gavel.live import Gavel
 from skep_scheduler.policies.gavel.problem import Job, ShareProblem
 from skep_scheduler.policies.gavel.totals import min_makespan
+from skep_scheduler.policies.gpu_speeds import speed_on
 
 PATIENT = Options(starvation_s=1e9, min_run_s=10.0)
 ROUND = 60.0
