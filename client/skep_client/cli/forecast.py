@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -13,16 +13,19 @@ from skep_client import exits
 from skep_client.cli.common import client, print_json, print_table, say, until
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from skep_client.client import Skep
     from skep_client.models import (
         AssumedFact,
         ChangedJob,
         LackingFact,
         PolicyCheck,
         PolicyForecast,
+        Simulation,
     )
 
+T = TypeVar("T")
 LOOK_S = 1.0
 FACTS = {
     "duration": "how long a job runs",
@@ -80,17 +83,29 @@ def _unknown(one: LackingFact | AssumedFact, found: PolicyCheck) -> str:
 def show_forecast(vc: str, name: str, parameters: Mapping[str, Any], *, as_json: bool) -> None:
     """Ask for the forecast, wait for it, and print it."""
     with client() as skep:
-        found = skep.forecast_policy(vc, name, parameters)
-        while found.state in ("QUEUED", "RUNNING"):
-            time.sleep(LOOK_S)
-            found = skep.simulation(found.id)
+        found = until_over(skep, skep.forecast_policy(vc, name, parameters))
+    show_answer(found, found.forecast, _print, as_json=as_json)
+
+
+def until_over(skep: Skep, simulation: Simulation) -> Simulation:
+    """Wait for the end of a simulation. Returns it as it is then."""
+    while simulation.state in ("QUEUED", "RUNNING"):
+        time.sleep(LOOK_S)
+        simulation = skep.simulation(simulation.id)
+    return simulation
+
+
+def show_answer(
+    found: Simulation, answer: T | None, show: Callable[[T], None], *, as_json: bool
+) -> None:
+    """Print the answer of a simulation that is over. Without one print why, and exit with 1."""
     if as_json:
         print_json(found)
-    elif found.forecast is not None:
-        _print(found.forecast)
+    elif answer is not None:
+        show(answer)
     else:
         say(f"{found.state}{f': {found.error.message}' if found.error else ''}", err=True)
-    if found.forecast is None:
+    if answer is None:
         raise typer.Exit(exits.FAILED)
 
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skep_client import exits
-from skep_client.cli.common import Json, VcName, client, print_json, print_table, say, until
+from skep_client.cli.common import Json, VcName, client, print_table, say, until
+from skep_client.cli.forecast import show_answer, until_over
 
 if TYPE_CHECKING:
     from skep_client.models import MovedJob, WhatIf
 
-LOOK_S = 1.0
 GPUS = re.compile(r"(?P<model>[^:]+):(?P<gpus>[+-]?[0-9]{1,6})")
 QUOTA = re.compile(r"(?P<vc>[^=]+)=(?P<model>[^:]+):(?P<gpus>[+-]?[0-9]{1,6})")
 
@@ -59,20 +57,11 @@ def what_if(
     changes = [_change(text, GPUS, "--gpus") for text in gpus or []]
     changes += [_change(text, QUOTA, "--quota") for text in quota or []]
     with client() as skep:
-        found = skep.create_simulation(
+        asked = skep.create_simulation(
             policy or [], source="now", virtual_cluster=vc, policy_of=policy_of, changes=changes
         )
-        while found.state in ("QUEUED", "RUNNING"):
-            time.sleep(LOOK_S)
-            found = skep.simulation(found.id)
-    if as_json:
-        print_json(found)
-    elif found.now is not None:
-        show(found.now)
-    else:
-        say(f"{found.state}{f': {found.error.message}' if found.error else ''}", err=True)
-    if found.now is None:
-        raise typer.Exit(exits.FAILED)
+        found = until_over(skep, asked)
+    show_answer(found, found.now, show, as_json=as_json)
 
 
 def show(now: WhatIf) -> None:
