@@ -108,7 +108,7 @@ def _drawn(nodes: QuerySet[Node]) -> list[UUID]:
     return list(nodes.order_by("pk").values_list("pk", flat=True)[first:][:CANDIDATES])
 
 
-def _rows(node_ids: Iterable[UUID]) -> list[dict[str, Any]]:
+def _rows(node_ids: Iterable[UUID]) -> list[Mapping[str, Any]]:
     busy = Exists(ports.attempts_on.call(OuterRef("pk")))
     rows = Node.objects.filter(pk__in=list(node_ids)).annotate(busy=busy).order_by("pk")
     return list(rows.values("id", "name", "address", "port_last", "cordoned", "busy"))
