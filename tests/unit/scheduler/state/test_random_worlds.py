@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import zip_longest
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -176,10 +177,17 @@ class WorldMachine(RuleBasedStateMachine):
         assert self.state.digest() == empty.digest()
 
 
-TestWorlds = WorldMachine.TestCase
-TestWorlds.settings = settings(
-    max_examples=50,
-    stateful_step_count=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+def some(lives: int) -> settings:
+    too_slow = [HealthCheck.too_slow, HealthCheck.filter_too_much]
+    return settings(
+        max_examples=lives, stateful_step_count=30, deadline=None, suppress_health_check=too_slow
+    )
+
+
+class TestWorlds(WorldMachine.TestCase):
+    settings = some(15)
+
+
+@pytest.mark.long
+class TestManyWorlds(WorldMachine.TestCase):
+    settings = some(200)
