@@ -28,9 +28,11 @@ LOOK_S = 2.0  # each look costs the server a request
 
 
 @contextmanager
-def fleet(skep: Stack, nodes: int, gpus: int) -> Iterator[int]:
-    """Yields the process id of the agents. The default virtual cluster owns all their GPUs."""
-    command = [sys.executable, "-m", "benchmarks.mock_agents", skep.url, str(nodes), str(gpus)]
+def fleet(skep: Stack, nodes: int, gpus: int, url: str | None = None) -> Iterator[int]:
+    """Yields the process id of the agents, which reach the server at `url`, by default its own. The
+    default virtual cluster owns all their GPUs."""
+    server = url or skep.url
+    command = [sys.executable, "-m", "benchmarks.mock_agents", server, str(nodes), str(gpus)]
     token = _join_token(skep, nodes)
     state = skep.home.root / "fleet"
     with (skep.home.log / "fleet.log").open("wb") as log:

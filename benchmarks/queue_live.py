@@ -116,7 +116,8 @@ class QueueLive:
             params = {"copy": self._copied, "most": min(more, COPIED)}
             self._database.execute(COPY, params)
         stored = time.monotonic() - used.at
-        _until(lambda: self._count(f"{WAITING} AND ({UNDECIDED})") == 0)
+        # Counting reads the whole queue: done often it would be most of what is measured here.
+        _until(lambda: self._count(f"{WAITING} AND ({UNDECIDED})") == 0, every_s=1.0)
         after, made = self._used(), gangs - before
         self._note("fill_stored", "s", stored)
         self._note("fill_decided", "s", after.at - used.at)
@@ -295,12 +296,12 @@ def _ms(before: Used, after: Used, part: str) -> float:
     return 1000 * (after.cpu[part] - before.cpu[part])
 
 
-def _until(condition: Callable[[], bool]) -> None:
+def _until(condition: Callable[[], bool], every_s: float = 0.02) -> None:
     deadline = time.monotonic() + WITHIN_S
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {WITHIN_S} s")
-        time.sleep(0.02)
+        time.sleep(every_s)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,9 @@ def main() -> int:
         size = (given.nodes, given.gpus)
         with running(folder, *size, timing, given.prepared, given.faults) as box:
             stderr(f"started in {time.monotonic() - started:.0f} s")
-            report = Campaign(box, seed, stderr).run(given.faults, given.only, given.seconds)
+            campaign = Campaign(box, seed, stderr)
+            signal.signal(signal.SIGUSR1, lambda *_: campaign.end_early())
+            report = campaign.run(given.faults, given.only, given.seconds)
     if given.report:
         write(report, given.report)
     print(report.table())

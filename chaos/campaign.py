@@ -89,6 +89,7 @@ class Campaign:
         self._probes.timeout = httpx.Timeout(3)
         self._probe = Workload(self._probes, seed, len(box.nodes), box.gpus, 0)
         self._over = threading.Event()
+        self._enough = threading.Event()
         self._no_more_jobs = threading.Event()
 
     def run(self, faults: int, names: list[str], seconds: float) -> Report:
@@ -97,7 +98,7 @@ class Campaign:
         thread.start()
         try:
             for number, fault in enumerate(drawn(self._chance, self._box, faults, names), 1):
-                if time.monotonic() - started > seconds:
+                if self._enough.is_set() or time.monotonic() - started > seconds:
                     break
                 self._one(number, fault)
                 time.sleep(self._chance.uniform(*PAUSE_S))
@@ -111,6 +112,10 @@ class Campaign:
         self.report.attempts = len(self._box.ledger.runs)
         self.report.seconds = time.monotonic() - started
         return self.report
+
+    def end_early(self) -> None:
+        """Make no more faults; all is checked at the end as always."""
+        self._enough.set()
 
     def _work(self) -> None:
         """Jobs and checks go on all the time; what is broken now answers later."""
