@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from skep_scheduler.model import Gang, Options, PolicyChoice
+from skep_scheduler.backfill.reservations import SHARED
+from skep_scheduler.model import Code, Gang, Options, PolicyChoice
+from skep_scheduler.placement.cells_placer import OWN_REFUSALS
 from skep_scheduler.policies.base import Decision
 from skep_scheduler.policies.domain import NodeShares
 from skep_scheduler.policies.ordered import starves_at
@@ -17,6 +19,9 @@ from skep_scheduler.state.request_classes import Kind
 NEVER = float("inf")
 IDLE = ""  # the name of the domain of all opportunistic gangs
 REFRESH_S = 30.0  # after which a tick plans a domain again although none of its facts changed
+# What may be answered otherwise after a change in another domain. A gang whose victims are too
+# young keeps its places during the plan, so its domain is planned before the idle one.
+SENSITIVE = SHARED | {Code.VICTIMS_TOO_YOUNG, Code.COOLING_DOWN, *OWN_REFUSALS}
 
 
 def domain_of(gang: Gang) -> str:
@@ -130,6 +135,21 @@ class Memory:
         """Return the guaranteed gangs of a virtual cluster that wait for a place, in no order."""
         domain = self.domains.get(vc)
         return domain.queue.all() if domain is not None else []
+
+    def due_vcs(self, is_due: Callable[[DomainMemory], bool]) -> list[str]:
+        """Return the virtual clusters to plan: those with gangs that wait, the one whose first gang
+        was submitted first comes first; then the others, as far as they are not only sized."""
+        walks, waits = list[tuple[float, str]](), list[str]()
+        for name, domain in self.domains.items():
+            if name == IDLE:
+                continue
+            if not domain.queue.lanes:
+                if not domain.sized or is_due(domain):
+                    waits.append(name)
+            elif is_due(domain):
+                first = min(lane.gangs[0].submitted_at for lane in domain.queue.lanes.values())
+                walks.append((first, name))
+        return [name for _, name in sorted(walks)] + sorted(waits)
 
     def planned(self, *, again: bool) -> None:
         """Forget the changes so far: a plan has seen them. `again`: the next plan looks at the

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection
+from collections.abc import Callable
+from functools import partial
 
 from skep_scheduler import resizing
 from skep_scheduler.backfill.admission import Backfill, HeldBack, put
-from skep_scheduler.backfill.reservations import SHARED, Reservation
+from skep_scheduler.backfill.reservations import Reservation
 from skep_scheduler.backfill.timeline import NEVER
 from skep_scheduler.cells.answer import Refusal
 from skep_scheduler.cells.state import Domain
 from skep_scheduler.explain.reasons import Blocked, Explainer
-from skep_scheduler.memory import IDLE, REFRESH_S, DomainMemory, Memory, domain_of
+from skep_scheduler.memory import IDLE, REFRESH_S, SENSITIVE, DomainMemory, Memory, domain_of
 from skep_scheduler.model import (
     Code,
     Downgrade,
+    ElasticRange,
     Gang,
     Options,
     Placement,
@@ -27,9 +29,9 @@ from skep_scheduler.model import (
 from skep_scheduler.placement import preemption, user_limits
 from skep_scheduler.placement.base import Answer, Found, Task
 from skep_scheduler.placement.cells_placer import (
+    LACKS_RESOURCES,
     OWN_REFUSALS,
     NodeExclusion,
-    find,
     unplaced,
 )
 from skep_scheduler.policies import PolicyOf, policy_of
@@ -41,20 +43,6 @@ from skep_scheduler.state.cluster import ReservedStart, held
 from skep_scheduler.state.queues import Lane
 from skep_scheduler.state.request_classes import Kind, Request
 from skep_scheduler.usage import unavailable_of
-
-# What may be answered otherwise after a change in another domain. A gang whose victims are too
-# young keeps its places during the plan, so its domain is planned before the idle one.
-SENSITIVE = SHARED | {
-    Code.VICTIMS_TOO_YOUNG,
-    Code.COOLING_DOWN,
-    *OWN_REFUSALS,
-}
-LACKS_RESOURCES = {
-    Code.CPU_BUSY,
-    Code.MEMORY_BUSY,
-    Code.NEVER_FITS_NODE,
-    Code.NEVER_FITS_CLUSTER,
-}
 
 
 class Tick:
@@ -91,6 +79,7 @@ class Tick:
         self._cancels: dict[str, Reason] = {}
         self._resizes: list[Resize] = []
         self._blocked: list[Blocked] = []
+        self._sizeless: list[Gang] = []  # its policy gave them nothing
         self._walked: set[str] = set()  # domains that are planned
         self._sensitive = False
         self._walking = IDLE
@@ -126,19 +115,7 @@ class Tick:
         last: what guaranteed gangs get does not depend on it."""
         memory = self._memory
         memory.catch_up(self.state, self.now, self.decision)
-        walks = [
-            (min(lane.gangs[0].submitted_at for lane in domain.queue.lanes.values()), name)
-            for name, domain in memory.domains.items()
-            if name != IDLE and domain.queue.lanes and self._is_due(domain)
-        ]
-        waits = [
-            name
-            for name, domain in memory.domains.items()
-            if name != IDLE
-            and not domain.queue.lanes
-            and (not domain.sized or self._is_due(domain))
-        ]
-        for name in [name for _, name in sorted(walks)] + sorted(waits):
+        for name in memory.due_vcs(self._is_due):
             self._walk(name, memory.domains[name])
         idle = memory.domains.get(IDLE)
         if idle is not None and (memory.changed or self._placements or self._is_due(idle)):
@@ -194,8 +171,7 @@ class Tick:
                 if id(refusal) not in noted:
                     noted.add(id(refusal))
                     self._wake_for(refusal, None)
-        if decision.wanted_sizes:
-            self._resizes += resizing.of(self.state, name, decision, self._exclusion)
+        self._settle_sizes(name, decision)
         domain.stale = self._acts() != before
         domain.sensitive = self._sensitive or self._backfill.met_shortage(name)
         domain.look_at = min(self._next_at, domain.queue.next_at())
@@ -234,6 +210,8 @@ class Tick:
         for gang in scope.gangs(self.state, self.decision):
             self.queue.append(gang)
             self._consider(gang)
+        if self._sizeless:
+            self._settle_sizes(scope.vc, self.decision(scope.vc))
 
     def decision(self, domain: str) -> Decision:
         """Return the order of a domain: of a virtual cluster by name, "" of the idle domain."""
@@ -304,7 +282,7 @@ class Tick:
         elif decision.declined is not None and (declined := decision.declined(gang)) is not None:
             self._block(gang, Refusal(Code.NOT_ADMITTED, "", dict(declined)))
         elif tasks == 0:
-            self._block(gang, Refusal(Code.NO_SIZE, "", {}))
+            self._sizeless.append(gang)
         elif tasks:
             self._place_sized(gang, kind, tasks)
         elif gang.incremental:
@@ -330,6 +308,37 @@ class Tick:
                 break
         self._place_whole(gang, kind)
 
+    def _settle_sizes(self, vc: str, decision: Decision) -> None:
+        """Ask for the resizes of a virtual cluster. Where there are none, gangs that its policy
+        gave nothing start on what is idle all the same: a policy counts GPUs, and has given these
+        to a gang that finds no place on them."""
+        made: list[Resize] = []
+        if decision.wanted_sizes:
+            made = resizing.of(self.state, vc, decision, self._exclusion)
+            self._resizes += made
+        tight = bool(made) or resizing.leaves_any(self.state, vc)
+        sizeless, self._sizeless = self._sizeless, []
+        full: set[tuple[Kind, ElasticRange | None]] = set()  # who finds no places, as all like it
+        for gang in sizeless:
+            kind, sizes = self.state.kind_of(gang), gang.elastic
+            if tight or (kind, sizes) in full or self._over_limit(gang) is not None:
+                self._block(gang, Refusal(Code.NO_SIZE, "", {}))
+            elif (refusal := self._refused_at_least(gang, kind)) is not None:
+                if refusal.code not in OWN_REFUSALS:
+                    full.add((kind, sizes))
+                self._wake_for(refusal, None)
+                self._block(gang, Refusal(Code.NO_SIZE, "", {}))
+            else:
+                self._place_sized(gang, kind, sizes.asked if sizes is not None else gang.tasks)
+
+    def _refused_at_least(self, gang: Gang, kind: Kind) -> Refusal | None:
+        """Return why a gang finds no places even with the least size that it can have."""
+        if gang.elastic is not None:
+            gang = gang.resized(gang.elastic.min)
+            kind = self.state.kind_as_asked(gang)
+        answer = self._known_refusal(kind, gang) or self._find(gang, kind)
+        return answer if isinstance(answer, Refusal) else None
+
     def _place_whole(self, gang: Gang, kind: Kind) -> None:
         shaped = shaped_for(gang, self.decision(domain_of(gang)))
         asked = kind if shaped is gang else self.state.kind_as_asked(shaped)
@@ -343,7 +352,7 @@ class Tick:
             if answer.refusal.code == Code.NEVER_FITS_VC:
                 self._refused[kind.request] = answer.refusal
             self._block(gang, answer.refusal, answer.reservation)
-        elif new := self._undoes(answer.found):
+        elif new := preemption.undoes(self.state, answer.found, self._preemptions):
             young = {"at": self.now, "victims": list(new)}
             self._block(gang, Refusal(Code.VICTIMS_TOO_YOUNG, "", young))
         elif answer.found.victims or answer.found.overcommitters:
@@ -373,22 +382,11 @@ class Tick:
         decision = self.decision(domain_of(gang))
         if gang.opportunistic or decision.keep is Keep.FIRM:
             return None
-        tries = self.options.placement_tries
-        excluded = gang.avoids(self.now).keys() | self._exclusion.closing(gang)
-
-        def search(others: Collection[str]) -> Answer:
-            return find(self.state, gang, kind, tries, None, {*excluded, *others})
-
+        search = partial(self._exclusion.outside, gang, kind)
         found = preemption.displacing(self.state, gang, decision, self.now, search)
         if found is None and decision.yielding is not None and decision.note_start is not None:
             self._yielded.setdefault(kind.request, set()).update(decision.yielding(gang))
         return found
-
-    def _undoes(self, found: Found) -> list[str]:
-        """Gangs that this very plan gives a place or a reservation. The next plan may undo that."""
-        started = [g for g in found.downgrades if g not in self.state.running]
-        planned = {preempting.gang for preempting in self._preemptions}
-        return started + [g for g in found.cancels if g in planned]
 
     def _place_one_by_one(self, gang: Gang, kind: Kind) -> None:
         """Start tasks of an incremental gang, as many as find a place."""
@@ -413,7 +411,7 @@ class Tick:
             refusal = self._backfill.delay(gang, [*placed, answer])
             if refusal is not None:
                 break
-            if self._undoes(answer):
+            if preemption.undoes(self.state, answer, self._preemptions):
                 break
             if answer.victims or answer.overcommitters:
                 if not placed and gang.id not in self.state.running:

@@ -343,6 +343,9 @@ MANY = 1 << 30
 # kept away from a node in the last hour before its maintenance.
 UNKNOWN_RUN_S = 3600.0
 OWN_REFUSALS = frozenset({Code.NODE_EXCLUDED, Code.MAINTENANCE})
+LACKS_RESOURCES = frozenset(
+    {Code.CPU_BUSY, Code.MEMORY_BUSY, Code.NEVER_FITS_NODE, Code.NEVER_FITS_CLUSTER}
+)
 
 
 def meets_maintenance(state: ClusterState, gang: Gang, found: Found, now: float) -> bool:
@@ -389,6 +392,11 @@ class NodeExclusion:
         at = min(self._windows[node][0] for node in nodes)
         until = max(self._windows[node][1] for node in nodes)
         return Refusal(Code.MAINTENANCE, "", {"closing": nodes[:20], "at": at, "until": until})
+
+    def outside(self, gang: Gang, kind: Kind, others: Collection[str]) -> Answer:
+        """Find places on none of the nodes that the gang avoids, nor on those `others`."""
+        excluded = {*gang.avoids(self._now), *self.closing(gang), *others}
+        return find(self._state, gang, kind, self._options.placement_tries, None, excluded)
 
     def _find(
         self, gang: Gang, kind: Kind, tasks: Collection[Task] | None, closing: frozenset[str]

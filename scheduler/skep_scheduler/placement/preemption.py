@@ -51,6 +51,14 @@ def too_early(
     return None
 
 
+def undoes(state: ClusterState, found: Found, made: Iterable[Preemption]) -> list[str]:
+    """Return the gangs to which this very plan gave a place or a reservation that these places
+    would take: the next plan may undo that. `made` are its preemptions."""
+    started = [gang for gang in found.downgrades if gang not in state.running]
+    planned = {preempting.gang for preempting in made}
+    return started + [gang for gang in found.cancels if gang in planned]
+
+
 def displacing(
     state: ClusterState,
     gang: Gang,

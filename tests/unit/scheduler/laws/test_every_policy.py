@@ -6,7 +6,9 @@ A policy that is registered is tested here, with its defaults and with other par
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from tests.support.plans import rebuilt
 from tests.support.policy_lives import (
@@ -21,7 +23,7 @@ from tests.support.policy_lives import (
 )
 
 from skep_scheduler import policies
-from skep_scheduler.model import Options, PolicyChoice
+from skep_scheduler.model import Code, Options, PolicyChoice
 
 
 @few_and_many
@@ -87,3 +89,33 @@ def test_nominated_places_survive_facts_in_another_order() -> None:
         facts = rebuilt(cluster.state, seed)
         facts.reconcile()
         assert all(facts.is_nominated(gang_id) for gang_id in facts.nominated)
+
+
+def submitted(copies: int, size: tuple[int, int]) -> tuple[Any, ...]:
+    return "submit", copies, "a", size, "A100", 0, None, False, None, "ann", ""
+
+
+@pytest.mark.parametrize("starvation_s", [1e9, 100.0])
+@pytest.mark.parametrize("policy", [policy.name for policy in policies.ELASTIC])
+def test_gpus_that_were_given_to_a_gang_without_a_place_are_used_by_the_others(
+    policy: str, starvation_s: float
+) -> None:
+    """Policies of sizes count GPUs. Of the six A100 two gangs of one GPU have one in each half, so
+    that the four that are left are no place for a gang of four on one node. The next one starts
+    beside them, or is held back by name, where that gang starves."""
+    fill = submitted(3, (1, 1)), ("wait", 0.0), ("end", 0), ("wait", 0.0)
+    stuck = submitted(1, (1, 4)), ("wait", 60.0), ("wait", 60.0)
+    happenings = (*fill, *stuck, submitted(1, (1, 1)), ("wait", 0.0))
+    options = Options(
+        starvation_s=starvation_s,
+        min_run_s=0.0,
+        opportunistic_min_run_s=0.0,
+        leave_s=5.0,
+        resize_hold_s=0.0,
+    )
+    life = Life(happenings, PolicyChoice("priority_ageing"), options, keep_progress=False)
+    cluster = live(PolicyChoice(policy), life)
+    if starvation_s == 1e9:
+        assert "g07a" in cluster.state.running
+    else:
+        assert cluster.plan().reasons["g07a"].code == Code.HELD_BACK
