@@ -19,13 +19,21 @@ CONFIG = ConfigDict(
 )
 
 
-class Part(BaseModel):
+class _Shared(BaseModel):
+    """An object that can be the default of a field without a copy of it for each job. Pydantic
+    copies a default deeply where it has no hash, as that of an object with a list."""
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+
+class Part(_Shared):
     """An object of the protocol. Values are taken as written: no text becomes a number."""
 
     model_config = CONFIG
 
 
-class OpenPart(BaseModel):
+class OpenPart(_Shared):
     """An object in which the protocol allows fields that it does not know."""
 
     model_config = {**CONFIG, "extra": "allow"}
