@@ -67,6 +67,12 @@ def notify_scheduler() -> None:
     _after_commit({}, tick=True)
 
 
+def notify_queue() -> None:
+    """Ask for a scheduler tick and notify the pages that list jobs, after commit, in one round
+    trip: outside of a transaction each notification is sent by itself."""
+    _after_commit({topic_group("jobs"): topic_changed("jobs")}, tick=True)
+
+
 def take_tick_hint() -> None:
     """Begin a tick: a notification from now on asks for another one."""
     _at_broker(lambda broker: broker.delete(TICK_PENDING))

@@ -12,6 +12,7 @@ from tests.support.jobs_world import event_kinds, job_file, submit
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_node, make_user, make_vc
 
+from skep_platform.audit.models import AuditEntry
 from skep_platform.core.errors import SkepError
 from skep_platform.images.services import create as create_image
 from skep_platform.jobs import services
@@ -309,6 +310,21 @@ def test_one_of_many_simultaneous_submits_wins(token):
     (job,) = Job.objects.all()
     assert answers == {str(job.pk)} | (set() if token else {"job_name_taken"})
     assert job.tasks.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_submit_takes_four_statements_and_no_transaction_around_them():
+    """That of the token, of the virtual cluster, of earlier jobs, and the one that stores the
+    job with all that belongs to it."""
+    alice = make_user("alice")
+    vc, api = make_vc("vision", quotas={"A100": 16}, members=[alice]), Api(alice)
+    assert api.post("/jobs", job_file(vc, name="first")).status_code == 201
+    with CaptureQueriesContext(connection) as captured:
+        assert api.post("/jobs", job_file(vc, name="second")).status_code == 201
+    assert len(captured) <= 4, [q["sql"][:80] for q in captured]
+    job = Job.objects.get(name="second")
+    assert event_kinds(job) == ["job.queued"]
+    assert AuditEntry.objects.get(target_id=job.pk).action == "job.submit"
 
 
 PLUGIN = "com.microsoft.pai.runtimeplugin"

@@ -13,7 +13,7 @@ from tests.support.openpai import job
 
 from skep_platform.accounts.models import User
 from skep_platform.jobs.submission.job_file import InvalidJobFile, read
-from skep_platform.jobs.submission.submitting import job_row, role_rows
+from skep_platform.jobs.submission.storing import job_row, role_rows
 from skep_platform.tenancy.models import VirtualCluster
 
 CMD = "com.microsoft.pai.runtimeplugin.cmd"

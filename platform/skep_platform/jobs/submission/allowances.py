@@ -131,7 +131,7 @@ def _size(job: JobFile, vc: VirtualCluster, most: int) -> Iterator[Issue]:
 
 def _duration(job: JobFile, vc: VirtualCluster, most: int) -> Iterator[Issue]:
     """Check the durations that a job file gives. One that gives none ends when the limit is
-    reached; see `submitting.job_row`."""
+    reached; see `storing.new_row`."""
     skep = job.extras.skep
     for name, seconds in (("maxDuration", skep.max_duration), ("duration", skep.duration)):
         if seconds is not None and seconds > most:

@@ -30,6 +30,11 @@ class Attachments:
     archive: Archive | None = None
     sealed: bytes | None = field(default=None, repr=False)
 
+    @property
+    def any(self) -> bool:
+        """Return whether there is something to store."""
+        return bool(self.secrets or self.auths or self.archive or self.sealed)
+
     def store(self, job: Job, images: Mapping[str, str]) -> None:
         """Store it all. `images` has the reference to pull, by uri."""
         if sealed := self._sealed(images):

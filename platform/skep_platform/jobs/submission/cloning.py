@@ -17,13 +17,12 @@ from skep_platform.jobs import queries
 from skep_platform.jobs.models import Job
 from skep_platform.jobs.submission import allowances, attachments, storages
 from skep_platform.jobs.submission.job_file import read, renamed, revised
+from skep_platform.jobs.submission.storing import create, new_row
 from skep_platform.jobs.submission.submitting import (
     admit_deadline,
     admitted,
-    create,
     digest_of,
     name_taken,
-    new_row,
     refusal,
 )
 

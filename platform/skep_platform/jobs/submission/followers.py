@@ -29,12 +29,17 @@ def give_token(job: Job, scope: str) -> None:
     JobApiToken.objects.create(job=job, sealed=encryption.seal(secret.encode()))
 
 
+def is_follower(user: User) -> bool:
+    """Return whether the jobs that this user submits now are submitted with the token of a job."""
+    return user.used_token is not None and user.used_token.job_id is not None
+
+
 def follow(user: User, job: Job) -> None:
     """Make a new job, which is not stored yet, a follower of the one with whose token it is
     submitted, if there is one. Runs inside the transaction that inserts the job. Raises Conflict
     `followers_too_deep` and `too_many_followers`, and Unauthorized when the other job has ended."""
     token = user.used_token
-    if token is None or token.job_id is None:
+    if token is None or not is_follower(user):
         return
     parent = Job.objects.filter(pk=token.job_id, finished_at=None).only("depth", "root_id").first()
     if parent is None:
