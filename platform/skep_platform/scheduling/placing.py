@@ -108,16 +108,20 @@ def _groups(placements: Iterable[Placement]) -> Iterable[list[Placement]]:
 
 def _place_group(group: Sequence[Placement]) -> set[str]:
     """Place them together; or, when one violates a constraint, each alone."""
+    jobs: dict[str, Job] = {}
     try:
-        return _write(group)
+        return _write(group, jobs)
     except (DatabaseError, PortsExhausted, NoNetwork, NoDevices) as error:
         if not connection.is_usable():
             raise  # and with the connection the tick's lock is gone
         if len(group) > 1:
             return set(chain.from_iterable(_place_group([placement]) for placement in group))
-        log.warning("gang_not_placed", job_id=group[0].gang, error=str(error)[:300])
+        gang = group[0].gang
+        # An error before its row was read leaves it unknown.
+        request_id = jobs[gang].request_id if gang in jobs else ""
+        log.warning("gang_not_placed", job_id=gang, request_id=request_id, error=str(error)[:300])
         if not isinstance(error, IntegrityError):
-            _postpone(group[0].gang, error)
+            _postpone(gang, error)
         return set()
 
 
@@ -150,11 +154,13 @@ class NoDevices(Exception):
 
 
 @transaction.atomic
-def _write(group: Sequence[Placement]) -> set[str]:
+def _write(group: Sequence[Placement], jobs: dict[str, Job]) -> set[str]:
+    """Write them, and return those that were placed. `jobs` is empty, and gets the rows that were
+    read: it has them after an error, too."""
     # 1. Lock the jobs that still wait, in the order of their ids.
     ids = [UUID(placement.gang) for placement in group]
     locked = queries.placeable().filter(pk__in=ids).select_for_update(of=("self",), no_key=True)
-    jobs = {str(job.pk): job for job in locked.order_by("pk").only(*JOB_ROW)}
+    jobs |= {str(job.pk): job for job in locked.order_by("pk").only(*JOB_ROW)}
     # 2. Keep the gangs that are as they were planned, with nodes and GPUs that may be used.
     usable = UsableNodes(group)
     sizes = _sizes([p for p in group if p.gang in jobs and _is_resized(jobs[p.gang], p)])

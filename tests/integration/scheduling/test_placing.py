@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+import structlog
 from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
 from tests.support.jobs_world import attempts_of, lose, state_of, states_of, submit, tick
@@ -14,6 +16,7 @@ from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_platform.cluster import services as cluster
 from skep_platform.cluster.models import Device, Node
+from skep_platform.core.logs import configure
 from skep_platform.jobs import services
 from skep_platform.jobs.models import Job, Lease, PortLease, TaskAttempt
 from skep_platform.scheduling import placing
@@ -160,14 +163,20 @@ def test_a_stop_at_the_moment_of_the_commit_leaves_no_running_task():
         Lease.objects.update(released_at="2026-01-01T00:00Z")
 
 
-def test_a_fault_in_one_gang_does_not_keep_the_others_out(alice, vc):
+def test_a_fault_in_one_gang_does_not_keep_the_others_out(alice, vc, capsys, monkeypatch):
     """A role that the job does not have, as from a defect: postponed and reported."""
+    configure("INFO")
+    monkeypatch.setattr(placing, "log", structlog.get_logger("test"))
     node = make_node("gpu-1", gpus=2)
     good, bad = submit(alice, vc), submit(alice, vc)
     right = place_by_hand(good, node, 0)
     wrong = place_by_hand(bad, node, 1)
     wrong = replace(wrong, tasks=(replace(wrong.tasks[0], gpu_model="x" * 1000),))
+    Job.objects.filter(pk=bad.pk).update(request_id="of-the-test")
     assert placing.place([right, wrong]) == {str(good.pk)}
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    (line,) = [line for line in lines if line["event"] == "gang_not_placed"]
+    assert (line["job_id"], line["request_id"]) == (str(bad.pk), "of-the-test")
     bad.refresh_from_db()
     assert bad.wait_reason["code"] == "commit_failed"
     assert bad.not_before is not None

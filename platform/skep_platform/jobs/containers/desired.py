@@ -51,7 +51,8 @@ class NodeSpecs:
 
     attempts: list[AttemptSpec]
     shared: dict[str, SharedSpec]
-    to_start: list[UUID]  # sent to run for the first time; see `record_sent`
+    # Sent to run for the first time, see `record_sent`; with the requests that submitted the jobs.
+    to_start: dict[UUID, str]
     refused: dict[UUID, tuple[str, str]]  # left out: code and message
 
 
@@ -75,7 +76,7 @@ def desired_states(node_ids: Collection[UUID]) -> dict[UUID, NodeSpecs]:
 def _node_specs(
     node_id: UUID, states: Mapping[UUID, _State], specs: Mapping[UUID, BuiltSpec]
 ) -> NodeSpecs:
-    attempts, shared, to_start = [], {}, []
+    attempts, shared, to_start = [], {}, {}
     frame = _Frame(node_id)
     for pk, state in states.items():
         if pk not in specs:  # it was deleted meanwhile
@@ -88,7 +89,7 @@ def _node_specs(
             continue
         update = _differs(state)
         if not update and state.sent_run_at is None:
-            to_start.append(pk)
+            to_start[pk] = state.request_id
         attempts.append(built.spec.model_copy(update=update) if update else built.spec)
         if built.shared is not None:
             shared[built.spec.shares] = built.shared
@@ -123,11 +124,12 @@ SELECT id FROM mine
 
 
 def _log_sent(node_id: UUID, state: NodeSpecs) -> None:
-    new = {str(pk) for pk in state.to_start}
+    new = {str(pk): request_id for pk, request_id in state.to_start.items()}
     for spec in state.attempts if new else ():
         if spec.attempt_id in new:
             ids = {"job_id": spec.job_id, "attempt_id": spec.attempt_id}
-            log.info("attempt_sent", **ids, node_id=str(node_id), epoch=spec.epoch)
+            ids |= {"node_id": str(node_id), "request_id": new[spec.attempt_id]}
+            log.info("attempt_sent", **ids, epoch=spec.epoch)
 
 
 def desired_attempts(node_id: UUID) -> list[AttemptSpec]:
@@ -139,7 +141,7 @@ def desired_attempts(node_id: UUID) -> list[AttemptSpec]:
 STATE = (
     *("state", "phase", "job__preempting_at"),
     *("job__begun_at", "job__tasks_total", "job__incremental", "sent_run_at"),
-    "job__owner_id",
+    *("job__owner_id", "job__request_id"),
 )
 
 
@@ -152,6 +154,7 @@ class _State(NamedTuple):
     incremental: bool
     sent_run_at: datetime | None
     owner_id: int
+    request_id: str
 
     @property
     def held(self) -> bool:

@@ -57,6 +57,7 @@ class JobRow:
     exit_reason: Reason | None
     verdict: str
     notified_events: int
+    request_id: str
     job_retry_count: int | None  # of the job file
     owner_notified_events: int | None
 

@@ -278,21 +278,24 @@ def _write(
     nodes = advance(list(moved.values()), now)
     nodes += preempting.stop_unsaved({job.id: job for job in jobs}, changes)
     _record_pulls(changes)
-    transaction.on_commit(partial(_log_states, changes))
+    requests = {job.id: job.row.request_id for job in jobs}
+    transaction.on_commit(partial(_log_states, changes, requests))
     # Without a notification when a heartbeat is early enough.
     bump_revision([*nodes, *(forgetful if released else ())], ring=bool(nodes))
     for job_id in {after.job_id for _, after in changes}:
         notifications.notify_topic("job", job_id)
 
 
-def _log_states(changes: Iterable[Change]) -> None:
-    """Log each new state of a task: with the lines of its agent, all steps of a job."""
+def _log_states(changes: Iterable[Change], requests: Mapping[UUID, str]) -> None:
+    """Log each new state of a task: with the lines of its agent, all steps of a job. `requests` are
+    the requests that submitted the jobs."""
     for before, after in changes:
         if before.state != after.state:
             log.info(
                 "attempt_state",
                 job_id=str(after.job_id),
                 attempt_id=str(after.id),
+                request_id=requests[after.job_id],
                 state=str(after.state),
                 code=after.error_code,
             )
