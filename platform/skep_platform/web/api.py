@@ -119,14 +119,7 @@ class HealthView(APIView):
 def current_alerts() -> tuple[list[dict[str, Any]], int]:
     """Return what an admin should see to, and how many bytes of output nodes hold back."""
     holding = queries.holding_logs()
-    found = [
-        *_store(holding),
-        *_store_space(),
-        *_scheduler(),
-        *_gateway(),
-        *_disks(),
-        *_awaited(),
-    ]
+    found = [*_broker(holding), *_store_space(), *_gateway(), *_disks(), *_awaited()]
     return found, sum(n for _, n in holding)
 
 
@@ -142,13 +135,22 @@ def alert(
     }
 
 
-def _store(holding: list[tuple[str, int]]) -> Iterator[dict[str, Any]]:
+def _broker(holding: list[tuple[str, int]]) -> Iterator[dict[str, Any]]:
+    """What Valkey knows. One that hangs is waited for once."""
     try:
         away = store.store_away()
+        rounds: Any = valkey().llen(f"{KEY_PREFIX}scheduler")
     except redis.RedisError:
         text = "Valkey does not answer: pages are not live, and the scheduler starts late."
         yield alert("valkey_away", "critical", text)
         return
+    yield from _store(away, holding)
+    yield from _scheduler(rounds)
+
+
+def _store(
+    away: store.StoreAway | None, holding: list[tuple[str, int]]
+) -> Iterator[dict[str, Any]]:
     waiting = sum(n for _, n in holding)
     held: dict[str, Any] = {
         "bytes": waiting,
@@ -185,12 +187,8 @@ def _store_space() -> Iterator[dict[str, Any]]:
         yield alert("log_store_nearly_full", "warning", message, **details)
 
 
-def _scheduler() -> Iterator[dict[str, Any]]:
+def _scheduler(waiting: int) -> Iterator[dict[str, Any]]:
     """Beat sends a round every 2 s, and hints more: they pile up where no worker takes them."""
-    try:
-        waiting: Any = valkey().llen(f"{KEY_PREFIX}scheduler")
-    except redis.RedisError:
-        return  # _store reports it
     if waiting > MOST_ROUNDS:
         message = (
             f"No worker takes the rounds of the scheduler, {waiting:,} wait: no job starts. "

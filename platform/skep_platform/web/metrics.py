@@ -4,6 +4,10 @@ a virtual cluster with its jobs for the Prometheus of its team.
 They are read with a constant number of queries and kept for some seconds, however many Prometheus
 servers ask. Every web server answers with the same numbers: queries take `max by (...)` of them.
 Numbers of single GPUs are those of the agents, so that this page stays small with 10,000 nodes.
+
+A database or a broker that hangs, instead of refusing, must not keep these numbers from Prometheus,
+whose scrape ends after 10 s by default: the alert about it would never fire. So what hangs is read
+in a thread, and reported as away after PATIENCE_S.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -31,6 +36,7 @@ from rest_framework.views import APIView
 from skep_platform.cluster import queries as cluster
 from skep_platform.core.bulk import fetch
 from skep_platform.core.notifications import valkey
+from skep_platform.core.serving import at_database
 from skep_platform.env_settings import KEY_PREFIX, QUEUES
 from skep_platform.jobs.queries import visible_to
 from skep_platform.jobs.states import JobState
@@ -42,6 +48,7 @@ from skep_platform.web.api import current_alerts
 log = structlog.get_logger(__name__)
 
 KEEP_S = 10.0
+PATIENCE_S = 6.0  # more than two attempts at a broker that hangs, and less than a scrape waits
 Values = list[tuple[Sequence[str], float]]
 
 JOBS = """
@@ -68,6 +75,56 @@ SELECT v.name, m.worst_rho, m.jain_index
 USE_KINDS = ("owned", "used", "borrowed", "lent", "bad", "unavailable", "waiting")
 
 
+@dataclass(frozen=True, slots=True, eq=False)  # a key of what is being read
+class Source:
+    """Families that are read together. `away` are those of a source that does not answer."""
+
+    read: Callable[[], list[Metric]]
+    away: tuple[Metric, ...] = ()
+
+
+class ParallelReader:
+    """Reads all sources at once, each in a thread, and waits for each until `patience_s` after its
+    reading began. One that hangs is not begun a second time: it is away until it has come back.
+    Not safe for threads."""
+
+    def __init__(self, sources: Sequence[Source], patience_s: float = PATIENCE_S) -> None:
+        self._sources = sources
+        self._patience_s = patience_s
+        self._begun: dict[Source, tuple[float, Future[list[Metric]]]] = {}
+
+    def __call__(self) -> list[Metric]:
+        """Return the families of all sources. Raises what a reading raised."""
+        for source in self._sources:
+            if source not in self._begun:
+                self._begun[source] = time.monotonic(), _in_thread(source.read)
+        return [metric for source in self._sources for metric in self._result(source)]
+
+    def _result(self, source: Source) -> Sequence[Metric]:
+        begun, reading = self._begun[source]
+        wait([reading], max(begun + self._patience_s - time.monotonic(), 0.0))
+        if not reading.done():
+            log.warning("metrics_late", patience_s=self._patience_s)
+            return source.away
+        del self._begun[source]
+        return reading.result()
+
+
+def _in_thread(work: Callable[[], list[Metric]]) -> Future[list[Metric]]:
+    """Begin the work in a thread of its own: one of a pool would keep a process that ends waiting
+    for it."""
+    future: Future[list[Metric]] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(at_database(work))
+        except Exception as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True, name="metrics-source").start()
+    return future
+
+
 class ClusterMetrics(Collector):
     """Safe for threads. `read` returns the families."""
 
@@ -91,18 +148,49 @@ class ClusterMetrics(Collector):
 
 
 def read_cluster() -> list[Metric]:
-    """Return all families. Without the database only `skep_database_up` is known."""
+    """Return the families of all sources, one after the other."""
+    return [metric for source in SOURCES for metric in source.read()]
+
+
+def _read_database() -> list[Metric]:
+    """Without the database only `skep_database_up` is known."""
     try:
-        found = [_family(*family) for family in _of_database()]
-        up = 1.0
+        return [*(_family(*family) for family in _of_database()), _database_up(1.0)]
     except DatabaseError as error:
         log.warning("metrics_not_read", error=str(error))
-        found, up = [], 0.0
+        return [_database_up(0.0)]
+
+
+def _read_alerts() -> list[Metric]:
+    """Those of the page Health. They are read from both, and none without the database."""
+    try:
+        alerts, held = current_alerts()
+    except DatabaseError as error:
+        log.warning("metrics_not_read", error=str(error))
+        return []
+    named: Values = [((each["code"], each["severity"]), 1.0) for each in alerts]
     return [
-        *found,
-        _family("skep_database_up", "Whether the database answers.", [], [((), up)]),
-        *_of_broker(),
+        _family("skep_alert", "What the page Health names.", ["code", "severity"], named),
+        _family("skep_log_held_bytes", "Output that nodes hold back.", [], [((), held)]),
     ]
+
+
+def _read_broker() -> list[Metric]:
+    try:
+        lengths: list[Any] = [valkey().llen(f"{KEY_PREFIX}{queue}") for queue in QUEUES]
+    except (RedisError, OSError):
+        return [_redis_up(0.0)]
+    messages: Values = [((queue,), n) for queue, n in zip(QUEUES, lengths, strict=True)]
+    about = "Messages of tasks that no worker has taken."
+    return [_family("skep_task_queue_messages", about, ["queue"], messages), _redis_up(1.0)]
+
+
+def _database_up(up: float) -> Metric:
+    return _family("skep_database_up", "Whether the database answers.", [], [((), up)])
+
+
+def _redis_up(up: float) -> Metric:
+    return _family("skep_redis_up", "Whether Redis or Valkey answers.", [], [((), up)])
 
 
 def _of_database() -> Iterator[tuple[str, str, list[str], Values]]:
@@ -121,10 +209,6 @@ def _of_database() -> Iterator[tuple[str, str, list[str], Values]]:
     counted: Values = [(("kept",), kept), (("broken",), starts.intervals - kept if starts else 0)]
     about = "Jobs of the last 30 days that started in the interval they were given, or not."
     yield "skep_expected_starts", about, ["outcome"], counted
-    alerts, held = current_alerts()
-    named: Values = [((each["code"], each["severity"]), 1.0) for each in alerts]
-    yield "skep_alert", "What the page Health names.", ["code", "severity"], named
-    yield "skep_log_held_bytes", "Output that nodes hold back.", [], [((), held)]
 
 
 def _quotas(vc: UUID | None) -> tuple[str, str, list[str], Values]:
@@ -149,27 +233,18 @@ def _fairness() -> Iterator[tuple[str, str, list[str], Values]]:
     yield "skep_virtual_cluster_jain_index", about, ["virtual_cluster"], equal
 
 
-def _of_broker() -> list[Metric]:
-    messages: Values = []
-    try:
-        for queue in QUEUES:
-            length: Any = valkey().llen(f"{KEY_PREFIX}{queue}")
-            messages.append(((queue,), length))
-        up = 1.0
-    except (RedisError, OSError):
-        up = 0.0
-    about = "Messages of tasks that no worker has taken."
-    return [
-        _family("skep_task_queue_messages", about, ["queue"], messages),
-        _family("skep_redis_up", "Whether Redis or Valkey answers.", [], [((), up)]),
-    ]
-
-
 def _family(name: str, about: str, labels: list[str], values: Values) -> Metric:
     family = GaugeMetricFamily(name, about, labels=labels)
     for named, value in values:
         family.add_metric(list(named), value)
     return family
+
+
+SOURCES = (
+    Source(_read_database, (_database_up(0.0),)),
+    Source(_read_alerts),
+    Source(_read_broker, (_redis_up(0.0),)),
+)
 
 
 MOST_JOBS = 2000

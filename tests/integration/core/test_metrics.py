@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -11,9 +12,12 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
 from tests.support.gateway_rows import running_attempt
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc
+from tests.support.stack import eventually
 
 from skep_platform import env_settings
 from skep_platform.accounts.models import User
@@ -24,7 +28,7 @@ from skep_platform.scheduling.tick import Scheduler, run_once
 from skep_platform.telemetry import calibration
 from skep_platform.telemetry.models import GpuRollup
 from skep_platform.tenancy.models import VirtualCluster
-from skep_platform.web.metrics import ClusterMetrics, read_cluster
+from skep_platform.web.metrics import ClusterMetrics, ParallelReader, Source, read_cluster
 
 pytestmark = pytest.mark.django_db
 
@@ -128,6 +132,30 @@ def test_a_scrape_soon_after_another_asks_nothing(django_assert_num_queries):
     first = text_of(collector)
     with django_assert_num_queries(0):
         assert text_of(collector) == first
+
+
+def test_a_source_that_hangs_keeps_the_others_from_no_scrape():
+    """A database that hangs, instead of refusing: the alert about it has to fire."""
+    over, begun = threading.Event(), []
+
+    def hangs() -> list[Metric]:
+        begun.append(1)
+        assert over.wait(60)
+        return [GaugeMetricFamily("database_up", "", value=1)]
+
+    def answers() -> list[Metric]:
+        return [GaugeMetricFamily("redis_up", "", value=1)]
+
+    away = GaugeMetricFamily("database_up", "", value=0)
+    read = ParallelReader((Source(hangs, (away,)), Source(answers)), patience_s=0.2)
+
+    def names() -> dict[str, float]:
+        return {metric.name: metric.samples[0].value for metric in read()}
+
+    assert names() == names() == {"database_up": 0, "redis_up": 1}
+    assert len(begun) == 1, "a scrape must not add threads that hang"
+    over.set()
+    eventually(lambda: names()["database_up"] == 1, 30)
 
 
 def test_a_round_of_the_scheduler_shows_why_gangs_wait():
