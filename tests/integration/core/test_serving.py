@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import path
 
 from skep_platform.core.serving import Handler
@@ -29,7 +29,20 @@ def slow(_: HttpRequest) -> HttpResponse:
     return HttpResponse("done")
 
 
-urlpatterns = [path("quick", quick), path("slow", slow)]
+def endless(_request: HttpRequest) -> StreamingHttpResponse:
+    async def lines() -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield b"line"
+                begun.set()
+                await asyncio.sleep(0)
+        finally:
+            go_on.set()
+
+    return StreamingHttpResponse(lines())
+
+
+urlpatterns = [path("quick", quick), path("slow", slow), path("endless", endless)]
 
 
 @pytest.fixture
@@ -85,7 +98,12 @@ def test_a_thread_that_works_for_a_client_that_has_gone_is_not_waited_for(handle
         assert sent[0]["status"] == 200
         go_on.set()
         await left
-        await asyncio.wait_for(ask(handler, "/quick"), 20)
 
     asyncio.run(both())
-    assert used[0] not in used[1:]
+    assert used[0] != used[1]
+
+
+def test_a_stream_ends_when_its_client_goes(handler: Handler) -> None:
+    sent = asyncio.run(asyncio.wait_for(ask(handler, "/endless", leaves=True), 20))
+    assert sent[1]["body"] == b"line"
+    assert go_on.is_set()
