@@ -14,16 +14,22 @@ from typing import Generic, TypeVar
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
-from skep_agent.protocol import AttemptFact
+from skep_agent.frames import LogFrame
+from skep_agent.protocol import AttemptFact, LogAck
 from skep_platform.gateway import concurrency
 from skep_platform.gateway.concurrency import Threads, retry_while_unavailable
 from skep_platform.jobs import services as jobs
 from skep_platform.jobs.containers import desired
 from skep_platform.jobs.containers.desired import DesiredFrame
+from skep_platform.telemetry import services as telemetry
 
 P = TypeVar("P")
 R = TypeVar("R")
 PAUSE_S = 0.02  # from the end of a group to the next one
+# While groups follow each other without a silence the pause grows by this factor, up to
+# LONGEST_PAUSE_S: then each group has more of them, and a gang that starts alone does not wait.
+PAUSE_FACTOR = 1.5
+LONGEST_PAUSE_S = 0.1
 SLOW_S = 0.1  # so long a request waits for a group, before a second one begins beside it
 MOST_GROUPS = 2  # at a time
 MOST_NODES = 64  # in a group: when all agents connect again, none waits for all the others
@@ -32,9 +38,12 @@ MOST_NODES = 64  # in a group: when all agents connect again, none waits for all
 class Grouped(Generic[P, R]):
     """Calls `work` with what was asked for each of several nodes, in one of `threads`."""
 
-    def __init__(self, threads: Threads, work: Callable[[Mapping[UUID, P]], R]) -> None:
+    def __init__(
+        self, threads: Threads, work: Callable[[Mapping[UUID, P]], R], pause_s: float = PAUSE_S
+    ) -> None:
         self._threads = threads
         self._work = work
+        self._pause_s = pause_s
         self._waiting: list[tuple[UUID, P, asyncio.Future[R]]] = []
         self._groups: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -68,12 +77,13 @@ class Grouped(Generic[P, R]):
             self._begin()
 
     async def _serve(self) -> None:
-        group = asyncio.current_task()
+        group, pause_s = asyncio.current_task(), self._pause_s
         assert group is not None
         try:
             while self._waiting:
                 await self._serve_group(self._take())
-                await asyncio.sleep(PAUSE_S)
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * PAUSE_FACTOR, LONGEST_PAUSE_S)
         finally:
             # At once, so that what comes now begins a group of its own.
             self._groups.discard(group)
@@ -117,6 +127,7 @@ class Grouped(Generic[P, R]):
 
 
 Frames = Mapping[UUID, DesiredFrame | None]
+Acks = Mapping[UUID, list[LogAck]]
 
 
 class Groups:
@@ -125,10 +136,17 @@ class Groups:
     def __init__(self) -> None:
         self._facts = Grouped[Sequence[AttemptFact], None](concurrency.facts, _store)
         self._frames = Grouped[tuple[int, int | None], Frames](concurrency.control, _frames)
+        self._logs = Grouped[Sequence[LogFrame], Acks](concurrency.logs, _append, LONGEST_PAUSE_S)
 
     async def store_facts(self, node_id: UUID, facts: Sequence[AttemptFact]) -> None:
         """Return when these facts of a node are committed."""
         await self._facts.run(node_id, facts)
+
+    async def append_logs(self, node_id: UUID, frames: Sequence[LogFrame]) -> list[LogAck]:
+        """Store log frames of a node; return its acknowledgements. For a few bytes: what is much
+        needs no company."""
+        found = await self._logs.run(node_id, frames)
+        return found[node_id]
 
     async def desired_frame(
         self, node_id: UUID, epoch: int, known_revision: int | None
@@ -143,6 +161,10 @@ class Groups:
 
 def _store(facts: Mapping[UUID, Sequence[AttemptFact]]) -> None:
     jobs.apply_facts_of_nodes(facts)
+
+
+def _append(batches: Mapping[UUID, Sequence[LogFrame]]) -> Acks:
+    return telemetry.append_logs_of_nodes(batches)
 
 
 def _frames(sessions: Mapping[UUID, tuple[int, int | None]]) -> Frames:

@@ -450,14 +450,17 @@ class LogShipper:
         while True:
             await self._some.wait()
             await self._gather(stored_at)
-            frames = self._take()
-            acks = await retry_while_unavailable(
-                concurrency.logs, telemetry.append_logs, self._node_id, frames
-            )
+            acks = await self._store(self._take())
             stored_at = time.monotonic()
             await self._acknowledge(acks)
             if self._dropped and not self._frames:
                 await self._ask_again()
+
+    async def _store(self, frames: list[LogFrame]) -> list[LogAck]:
+        node, logs = self._node_id, concurrency.logs
+        if sum(len(frame.data) for frame in frames) < PLENTY:
+            return await groups().append_logs(node, frames)
+        return await retry_while_unavailable(logs, telemetry.append_logs, node, frames)
 
     async def _gather(self, stored_at: float) -> None:
         pause = max(GATHER_S, stored_at + PAUSE_S - time.monotonic())

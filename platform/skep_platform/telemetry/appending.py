@@ -32,6 +32,7 @@ from skep_platform.telemetry.merged_lines import to_datetime, to_ns
 from skep_platform.telemetry.retention import LogAllowance
 
 Stream = tuple[UUID, LogStream]
+OnNode = tuple[UUID, UUID]  # an attempt, and the node that sends its log
 
 
 MAX_CHUNK = 1024 * 1024
@@ -141,21 +142,23 @@ class Sizes:
         self._known: OrderedDict[UUID, Stored] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, node_id: UUID, attempts: Collection[UUID]) -> dict[UUID, Stored]:
-        """Return the attempts that are on this node, with at most one query for those that are not
-        remembered."""
+    def of(self, attempts: Collection[OnNode]) -> dict[UUID, Stored]:
+        """Return those of the attempts that are on the node that sends them, with at most one query
+        for those that are not remembered."""
         with self._lock:
-            found = {a: self._known[a] for a in attempts if a in self._known}
+            found = {a: self._known[a] for a, _ in attempts if a in self._known}
             for attempt in found:
                 self._known.move_to_end(attempt)
-        missing = [a for a in attempts if a not in found]
+        missing = [(a, node_id) for a, node_id in attempts if a not in found]
         if missing:
-            found |= self.read(node_id, missing)
-        return {a: stored for a, stored in found.items() if stored.node_id == node_id}
+            found |= self.read(missing)
+        return {
+            a: found[a] for a, node_id in attempts if a in found and found[a].node_id == node_id
+        }
 
-    def read(self, node_id: UUID, attempts: Collection[UUID]) -> dict[UUID, Stored]:
+    def read(self, attempts: Collection[OnNode]) -> dict[UUID, Stored]:
         """Return the same from the database, and remember it."""
-        found = _read(node_id, attempts)
+        found = _read(attempts)
         with self._lock:
             for attempt, stored in found.items():
                 self._known[attempt] = stored
@@ -171,20 +174,21 @@ class Sizes:
 
 
 READ = """
-SELECT a.id, a.job_id, s.stream, coalesce((
+SELECT a.id, a.job_id, a.node_id, s.stream, coalesce((
          SELECT c."offset" + c.size FROM telemetry_logchunk c
           WHERE c.attempt_id = a.id AND c.stream = s.stream
           ORDER BY c."offset" DESC LIMIT 1), 0)
-  FROM jobs_taskattempt a CROSS JOIN (VALUES ('stdout'), ('stderr')) s (stream)
- WHERE a.node_id = %s AND a.id = ANY(%s)
+  FROM unnest(%s::uuid[], %s::uuid[]) sent (id, node_id)
+  JOIN jobs_taskattempt a ON a.id = sent.id AND a.node_id = sent.node_id
+ CROSS JOIN (VALUES ('stdout'), ('stderr')) s (stream)
 """
 
 
-def _read(node_id: UUID, attempts: Collection[UUID]) -> dict[UUID, Stored]:
+def _read(attempts: Collection[OnNode]) -> dict[UUID, Stored]:
     found: dict[UUID, Stored] = {}
     with connection.cursor() as cursor:
-        cursor.execute(READ, [node_id, list(attempts)])
-        for attempt, job, stream, size in cursor.fetchall():
+        cursor.execute(READ, [[a for a, _ in attempts], [node_id for _, node_id in attempts]])
+        for attempt, job, node_id, stream, size in cursor.fetchall():
             found.setdefault(attempt, Stored(node_id, job, {})).sizes[stream] = size
     return found
 
@@ -232,15 +236,31 @@ _allowance = LogAllowance()
 _notifier = LogNotifier()
 
 
-def append(node_id: UUID, frames: Sequence[LogFrame]) -> list[LogAck]:
-    """Store frames of attempts on this node; one acknowledgement per stream named in them. A
-    stream of an attempt that is not (or no longer) on the node is acknowledged unread, so that
-    the node may forget it."""
-    metrics.LOG_BYTES.inc(sum(len(frame.data) for frame in frames))
-    waiting = _by_stream(frames)
-    known = _sizes.of(node_id, {attempt for attempt, _ in waiting})
-    foreign = [held for (attempt, _), held in waiting.items() if attempt not in known]
-    waiting = {stream: held for stream, held in waiting.items() if stream[0] in known}
+def append(batches: Mapping[UUID, Sequence[LogFrame]]) -> dict[UUID, list[LogAck]]:
+    """Store what nodes sent, by node, with as many statements for many nodes as for one. Return,
+    by node, one acknowledgement for each stream named in its frames. A stream of an attempt that
+    is not (or no longer) on the node is acknowledged unread, so that the node may forget it."""
+    metrics.LOG_BYTES.inc(sum(len(frame.data) for sent in batches.values() for frame in sent))
+    streams = {node_id: _by_stream(frames) for node_id, frames in batches.items()}
+    known = _sizes.of({(a, node_id) for node_id, sent in streams.items() for a, _ in sent})
+    acks: dict[UUID, list[LogAck]] = {node_id: [] for node_id in batches}
+    waiting: dict[Stream, list[LogFrame]] = {}
+    for node_id, sent in streams.items():
+        for stream, held in sent.items():
+            if stream[0] in known and known[stream[0]].node_id == node_id:
+                waiting[stream] = held
+            else:
+                acks[node_id].append(_discard(held))
+    for node_id, ack in _append(waiting, known):
+        acks[node_id].append(ack)
+    return acks
+
+
+def _append(
+    waiting: dict[Stream, list[LogFrame]], known: dict[UUID, Stored]
+) -> list[tuple[UUID, LogAck]]:
+    """Store the frames of attempts that are on the nodes that sent them. Return the
+    acknowledgements, each with its node."""
     over = _allowance.spent({known[attempt].job_id for attempt, _ in waiting})
     refused = {s: held for s, held in waiting.items() if known[s[0]].job_id in over}
     waiting = {s: held for s, held in waiting.items() if s not in refused}
@@ -249,22 +269,26 @@ def append(node_id: UUID, frames: Sequence[LogFrame]) -> list[LogAck]:
     ended = {s for s, held in refused.items() if any(not frame.data for frame in held)}
     gaps: set[Stream] = set()
     try:
-        _check_gaps(node_id, waiting, known)
+        _check_gaps(waiting, known)
         while waiting:
-            for stream, tail in _append_once(node_id, waiting, known).items():
+            for stream, tail in _append_once(waiting, known).items():
                 ended |= {stream} if tail.ended else set()
                 gaps |= {stream} if tail.gap else set()
-        _store_ends(node_id, known, ended)
+        _store_ends(known, ended)
     except Exception:
         _sizes.forget(known)
         raise
-    return [_discard(held) for held in [*foreign, *refused.values()]] + [
-        LogAck(
-            attempt_id=name,
-            stream=stream[1],
-            offset=known[stream[0]].sizes[stream[1]],
-            end=stream in ended,
-            again=stream in gaps and stream not in ended,
+    discarded = [(known[s[0]].node_id, _discard(held)) for s, held in refused.items()]
+    return discarded + [
+        (
+            known[stream[0]].node_id,
+            LogAck(
+                attempt_id=name,
+                stream=stream[1],
+                offset=known[stream[0]].sizes[stream[1]],
+                end=stream in ended,
+                again=stream in gaps and stream not in ended,
+            ),
         )
         for stream, name in names.items()
     ]
@@ -274,7 +298,7 @@ def positions(node_id: UUID, attempt_ids: Iterable[str]) -> list[LogPosition]:
     """Return where to go on with the streams of those attempts that are on this node. Reads the
     database: other processes may have stored more than this one remembers."""
     names = {uuid: name for name in attempt_ids if (uuid := parse_id(name))}
-    found = _sizes.read(node_id, names) if names else {}
+    found = _sizes.read([(attempt, node_id) for attempt in names]) if names else {}
     return [
         LogPosition(attempt_id=names[attempt], stream=stream, offset=size)
         for attempt, stored in found.items()
@@ -307,9 +331,7 @@ def _discard(frames: Sequence[LogFrame]) -> LogAck:
     )
 
 
-def _check_gaps(
-    node_id: UUID, waiting: Mapping[Stream, list[LogFrame]], known: dict[UUID, Stored]
-) -> None:
+def _check_gaps(waiting: Mapping[Stream, list[LogFrame]], known: dict[UUID, Stored]) -> None:
     """Read sizes again before a gap is reported: the missing bytes may have been stored by another
     process, and the node has forgotten them since."""
     doubtful = {
@@ -318,11 +340,11 @@ def _check_gaps(
         if has_gap(known[attempt].sizes[name], frames)
     }
     if doubtful:
-        known |= _sizes.read(node_id, doubtful)
+        known |= _sizes.read([(attempt, known[attempt].node_id) for attempt in doubtful])
 
 
 def _append_once(
-    node_id: UUID, waiting: dict[Stream, list[LogFrame]], known: dict[UUID, Stored]
+    waiting: dict[Stream, list[LogFrame]], known: dict[UUID, Stored]
 ) -> dict[Stream, Tail]:
     """Store one chunk per stream at most: of several behind a stale size only the first is sure to
     collide. Leaves in `waiting` what needs another round; returns what was folded and stored."""
@@ -339,7 +361,7 @@ def _append_once(
         else:
             del waiting[stream]
     if lost:
-        known |= _sizes.read(node_id, {attempt for attempt, _ in lost})
+        known |= _sizes.read([(a, known[a].node_id) for a in {attempt for attempt, _ in lost}])
     return {stream: tail for stream, (tail, _) in folded.items() if stream not in lost}
 
 
@@ -387,20 +409,21 @@ def _store(grown: Mapping[Stream, Tail], known: Mapping[UUID, Stored]) -> set[St
 
 END = """
 UPDATE jobs_taskattempt a SET log_sizes = a.log_sizes || v.sizes
-  FROM unnest(%s::uuid[], %s::jsonb[]) v (id, sizes)
- WHERE a.id = v.id AND a.node_id = %s AND NOT a.log_sizes @> v.sizes
+  FROM unnest(%s::uuid[], %s::uuid[], %s::jsonb[]) v (id, node_id, sizes)
+ WHERE a.id = v.id AND a.node_id = v.node_id AND NOT a.log_sizes @> v.sizes
 RETURNING (SELECT j.diagnosing_at IS NOT NULL FROM jobs_job j WHERE j.id = a.job_id)
 """
 
 
-def _store_ends(node_id: UUID, known: Mapping[UUID, Stored], ended: Iterable[Stream]) -> None:
+def _store_ends(known: Mapping[UUID, Stored], ended: Iterable[Stream]) -> None:
     sizes: dict[UUID, dict[str, int]] = {}
     for attempt, name in ended:
         sizes.setdefault(attempt, {})[name] = known[attempt].sizes[name]
     if not sizes:
         return
     with connection.cursor() as cursor:
-        cursor.execute(END, [list(sizes), [json.dumps(s) for s in sizes.values()], node_id])
+        nodes = [known[attempt].node_id for attempt in sizes]
+        cursor.execute(END, [list(sizes), nodes, [json.dumps(s) for s in sizes.values()]])
         diagnosing = any(waits for (waits,) in cursor.fetchall())
     _notifier.notify({known[attempt].job_id for attempt in sizes})
     if diagnosing:

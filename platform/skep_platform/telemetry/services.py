@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 from skep_agent.frames import LogFrame
@@ -20,7 +20,14 @@ def append_logs(node_id: UUID, frames: Sequence[LogFrame]) -> list[LogAck]:
     """Store log frames of a node, each byte once. An acknowledgement per stream says how many
     bytes are stored without a gap; a frame past a gap is not stored, and the agent sends again
     from there."""
-    return appending.append(node_id, frames)
+    return appending.append({node_id: frames})[node_id]
+
+
+def append_logs_of_nodes(
+    batches: Mapping[UUID, Sequence[LogFrame]],
+) -> dict[UUID, list[LogAck]]:
+    """Store the log frames of many nodes with the statements of one; see `append_logs`."""
+    return appending.append(batches)
 
 
 def log_positions(node_id: UUID, attempt_ids: Iterable[str]) -> list[LogPosition]:

@@ -6,6 +6,7 @@ import errno
 import random
 import threading
 from collections.abc import Iterator
+from uuid import UUID
 
 import pytest
 from django.core.files.storage import storages
@@ -127,13 +128,13 @@ def test_26_a_flood_of_lines_is_stored_and_holds_up_no_heartbeat(port):
 @pytest.fixture
 def stuck_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """The log store hangs until the event is set; there is space for three small frames."""
-    release, append = threading.Event(), telemetry.append_logs
+    release, append = threading.Event(), telemetry.append_logs_of_nodes
 
-    def hanging(*args: object) -> list[LogAck]:
+    def hanging(*args: object) -> dict[UUID, list[LogAck]]:
         release.wait(300)  # longer than anything here waits
         return append(*args)
 
-    monkeypatch.setattr(telemetry, "append_logs", hanging)
+    monkeypatch.setattr(telemetry, "append_logs_of_nodes", hanging)
     monkeypatch.setattr(session, "MAX_WAITING", 3 * (10 + session.FRAME_COST))
     monkeypatch.setattr(session, "PATIENCE_S", 0.05)
     yield release

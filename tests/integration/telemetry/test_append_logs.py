@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.core.files.storage import storages
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.gateway_rows import frame, frames, running_attempt
@@ -19,7 +20,11 @@ from skep_platform.jobs.models import Task, TaskAttempt
 from skep_platform.telemetry import appending
 from skep_platform.telemetry.appending import MAX_CHUNK, Sizes
 from skep_platform.telemetry.models import LogChunk
-from skep_platform.telemetry.services import append_logs, log_positions
+from skep_platform.telemetry.services import (
+    append_logs,
+    append_logs_of_nodes,
+    log_positions,
+)
 
 
 def stored(attempt: TaskAttempt, stream: str = "stdout") -> bytes:
@@ -106,6 +111,27 @@ class TestAppend:
         assert acks == [ack(attempt, len(data), end=True)]
         assert stored(attempt) == data
         assert max(LogChunk.objects.values_list("size", flat=True)) <= MAX_CHUNK
+
+    def test_many_nodes_cost_the_statements_of_one_and_none_writes_for_another(self):
+        def cost(attempts: list[TaskAttempt]) -> int:
+            batches = {
+                a.node_id: [frame(a, 0, b"abc"), frame(a, 3, b""), frame(attempts[0], 0, b"xyz!")]
+                for a in reversed(attempts[1:])
+            }
+            first = attempts[0]
+            batches[first.node_id] = [frame(first, 0, b"abc"), frame(first, 3, b"")]
+            with CaptureQueriesContext(connection) as captured:
+                acks = append_logs_of_nodes(batches)
+            for attempt in attempts:
+                foreign = [ack(first, 4)] if attempt != first else []
+                assert acks[attempt.node_id] == [*foreign, ack(attempt, 3, end=True)]
+                assert stored(attempt) == b"abc"
+                attempt.refresh_from_db()
+                assert attempt.log_sizes == {"stdout": 3}
+            return len(captured)
+
+        alone, many = cost([running_attempt()]), cost([running_attempt() for _ in range(5)])
+        assert many <= alone <= 6
 
     @pytest.mark.parametrize("at", [float("nan"), float("inf"), -1.0, 1e300])
     def test_26_a_nodes_mad_clock_is_not_believed(self, at):
