@@ -94,6 +94,9 @@ class SimulatedCluster:
         starts from the beginning
     restart_s: how much longer a gang that keeps its progress runs for each preemption, where that
         was not measured of it (`Gang.warmup_s`)
+    decide_s: how long after an event the engine plans; what happens meanwhile is in that plan
+    noticed_at: when the engine plans next, at this moment or later, if nothing happens; a moment
+        that its plan names as the next one (a retry, a limit of time) is acted on then
     """
 
     def __init__(
@@ -115,6 +118,8 @@ class SimulatedCluster:
         self.lifetimes: dict[str, float] = {}
         self.failures: dict[str, list[float]] = {}
         self.retry_delay_s: Callable[[int], float] = lambda failures: 0.0
+        self.decide_s = 0.0
+        self.noticed_at: Callable[[float], float] = lambda at: at
         self.families: dict[str, Families] = {}
         self.recurrence = Recurrence()
         self.history: dict[str, History] = {}
@@ -140,10 +145,12 @@ class SimulatedCluster:
 
     def change_node_later(self, change: NodeChange) -> None:
         """Make something happen to a node at its moment. Raises `KeyError` for an unknown node."""
-        known = self.state.nodes[change.node]
+        if change.node not in self.state.nodes:
+            raise KeyError(change.node)
         number = len(self._node_changes)
         self._node_changes.append(change)
-        heapq.heappush(self._events, Event(change.at, EventKind.NODE, known.name, number))
+        # Those of one instant happen in the order in which they were given.
+        heapq.heappush(self._events, Event(change.at, EventKind.NODE, f"{number:09}", number))
 
     def resume(self, allocation: Allocation) -> None:
         """Make a gang hold places that it was given before this moment."""
@@ -217,13 +224,15 @@ class SimulatedCluster:
         ticks, wake_at = 0, NEVER
         chosen = self.state.policies.values()
         has_limits = any(policies.has_limits(choice) for choice in chosen)
-        while (at := min(self._next_event(), wake_at)) < NEVER:
+        while (at := min(self._next_event() + self.decide_s, wake_at)) < NEVER:
             self._move_to(at)
             decided = self.tick()
             next_at = decided.next_at
             if self.idle() and not decided.placements and not self._may_start_later():
                 next_at = None
-            wake_at = NEVER if next_at is None or next_at <= self.now else next_at
+            wake_at = NEVER
+            if next_at is not None and next_at > self.now:
+                wake_at = self.noticed_at(next_at)
             if has_limits and decided.placements:
                 wake_at = self.now  # the plan did not know when those reach a limit that it started
             ticks += 1
@@ -309,9 +318,10 @@ class SimulatedCluster:
         return event.start != self.history[event.gang_id].starts
 
     def _move_to(self, at: float) -> None:
-        self.now = max(self.now, at)
-        while self._next_event() <= self.now:
+        """Let events happen at their moments until `at`, which is the present then."""
+        while self._next_event() <= at:
             event = heapq.heappop(self._events)
+            self.now = max(self.now, event.at)
             if event.kind is EventKind.ARRIVE:
                 self._arrive(self.history[event.gang_id])
             elif event.kind is EventKind.END:
@@ -322,6 +332,7 @@ class SimulatedCluster:
                 self._fail(event.gang_id)
             else:
                 self._requeue(event.gang_id)
+        self.now = max(self.now, at)
 
     def _arrive(self, history: History) -> None:
         gang = history.gang

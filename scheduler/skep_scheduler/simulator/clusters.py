@@ -4,6 +4,7 @@
 - CSV with `num_switch,num_node_p_switch,num_gpu_p_node`: the specification of Tiresias and others
 - CSV with `vc,node num`: virtual clusters, each with its nodes of 8 GPUs
 - CSV with `nodes,gpus,model` and, if wanted, `vc`: one group of nodes a line
+- CSV with `node,gpus,model`: one node a line, with its name
 - CSV with `sn,cpu_milli,memory_mib,gpu,model`: one node a line (openb)
 - YAML or JSON with `physicalCluster`: HiveD
 """
@@ -39,11 +40,13 @@ class NodeGroup:
 @dataclass(frozen=True, slots=True)
 class Hardware:
     """Groups of nodes; `vcs` has the GPUs of each node of a virtual cluster, where the file says
-    which nodes it owns; `hived` is the data of a HiveD file."""
+    which nodes it owns; `hived` is the data of a HiveD file; `names` are those of the nodes, where
+    the file has them."""
 
     groups: tuple[NodeGroup, ...]
     vcs: Mapping[str, Sequence[int]] = field(default_factory=dict)
     hived: Mapping[str, Any] | None = None
+    names: tuple[str, ...] = ()
 
     @classmethod
     def of_shape(cls, shape: str) -> Hardware:
@@ -115,6 +118,8 @@ def _read(path: Path) -> Hardware:
         return Hardware((NodeGroup(nodes, GPUS_OF_PHILLY_NODE, "P100"),), owned)
     if {"nodes", "gpus", "model"} <= header:
         return _groups(path, rows)
+    if {"node", "gpus", "model"} <= header:
+        return _named(path, rows)
     if {"sn", "gpu", "model"} <= header:
         return Hardware(tuple(_node(path, line, row) for line, row in enumerate(rows, 2)))
     raise _bad(
@@ -135,6 +140,22 @@ def _groups(path: Path, rows: Sequence[Mapping[str, str]]) -> Hardware:
         if row.get("vc"):
             vcs.setdefault(row["vc"], []).extend([group.gpus] * group.nodes)
     return Hardware(tuple(groups), vcs)
+
+
+def _named(path: Path, rows: Sequence[Mapping[str, str]]) -> Hardware:
+    groups, names = [], dict[str, int]()
+    for line, row in enumerate(rows, 2):
+        name, model = ((row[column] or "").strip() for column in ("node", "model"))
+        if not name or not model:
+            empty = "model" if name else "node"
+            raise _bad(f"{path}, line {line}, column {empty}: it is empty")
+        if "/" in name:
+            raise _bad(f"{path}, line {line}, column node: {name!r} has a /; cells are named so")
+        if name in names:
+            raise _bad(f"{path}, line {line}, column node: {name} is on line {names[name]}, too")
+        names[name] = line
+        groups.append(NodeGroup(1, _whole(path, line, row, "gpus"), model))
+    return Hardware(tuple(groups), names=tuple(names))
 
 
 def _node(path: Path, line: int, row: Mapping[str, str]) -> NodeGroup:

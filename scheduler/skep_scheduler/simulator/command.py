@@ -405,7 +405,7 @@ def _live(run: Run, report: Callable[[int], None] | None) -> tuple[dict[str, flo
     """Run the live engine on cells."""
     hardware = run.hardware or Hardware.of_shape(DEFAULT_CLUSTER)
     request = run.request
-    nodes = nodes_of(hardware.shape)
+    nodes = nodes_of(hardware.shape, hardware.names)
     vcs = virtual_clusters(nodes, request.vcs, run.choice)
     cluster = SimulatedCluster(nodes, vcs, grace_s=request.grace_s, keep_progress=True)
     cluster.restart_s = request.restart_s

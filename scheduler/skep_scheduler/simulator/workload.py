@@ -113,14 +113,18 @@ def groups_of(shape: str) -> list[tuple[int, int, str]]:
     return groups
 
 
-def nodes_of(shape: str) -> list[Node]:
+def nodes_of(shape: str, names: Sequence[str] = ()) -> list[Node]:
     """Return the nodes of a shape such as `8x8xV100+4x8xA100`: 8 nodes of 8 V100, 4 of 8 A100.
+    Without `names`, they are called by their model and a number.
 
     Raises `WorkloadError`.
     """
     nodes: list[Node] = []
     for count, gpus, model in groups_of(shape):
-        nodes += [_node(f"{model.lower()}-{len(nodes) + i}", gpus, model) for i in range(count)]
+        for _ in range(count):
+            number = len(nodes)
+            name = names[number] if names else f"{model.lower()}-{number}"
+            nodes.append(_node(name, gpus, model))
     return nodes
 
 

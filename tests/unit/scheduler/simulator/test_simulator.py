@@ -99,6 +99,62 @@ def test_what_ran_on_a_lost_node_starts_again_elsewhere_from_the_beginning_of_it
     assert not cluster.state.nodes[drained].schedulable
 
 
+def test_changes_of_a_node_at_one_instant_happen_in_the_order_of_the_file() -> None:
+    cluster = Cluster([node("n1")], owns(a=8))
+    for _ in range(20):
+        for action in (NodeAction.CLOSE, NodeAction.OPEN):
+            cluster.change_node_later(NodeChange(50, "n1", action))
+    cluster.submit_later(gang("late", at=60, gpus=8, duration_s=10))
+    cluster.run_to_end()
+    assert [job.ended_at for job in cluster.outcome().jobs] == [70]
+    with pytest.raises(KeyError):
+        cluster.change_node_later(NodeChange(50, "n2", NodeAction.OPEN))
+
+
+def test_a_decision_takes_time_and_sees_what_happens_meanwhile() -> None:
+    """The second job comes while the engine is about to plan for the first one, and goes first."""
+    cluster = Cluster([node("n1")], owns(a=8))
+    cluster.decide_s = 2.0
+    cluster.lifetimes = {"low": 100.0, "high": 100.0}
+    cluster.submit_later(gang("low", at=10, gpus=8, priority=0))
+    cluster.submit_later(gang("high", at=11, gpus=8, priority=50))
+    cluster.run_to_end()
+    ended = {job.id: (job.started_at, job.ended_at) for job in cluster.outcome().jobs}
+    assert ended == {"high": (12, 112), "low": (114, 214)}
+
+
+def test_a_retry_starts_when_its_moment_is_noticed() -> None:
+    cluster = Cluster([node("n1")], owns(a=8))
+    cluster.lifetimes, cluster.failures = {"flaky": 50.0}, {"flaky": [30.0]}
+    cluster.retry_delay_s = lambda failures: 1.0
+    cluster.noticed_at = lambda at: 40.0
+    cluster.submit(gang("flaky", gpus=8))
+    cluster.tick()
+    cluster.run_to_end()
+    assert [job.ended_at for job in cluster.outcome().jobs] == [40 + 50]
+
+
+def test_nodes_of_a_file_keep_their_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, nodes = trace(tmp_path, "a,0,100,8,,0\n"), tmp_path / "cluster.csv"
+    nodes.write_text("node,gpus,model\nleft,8,V100\nright,8,V100\n")
+    events = tmp_path / "nodes.csv"
+    events.write_text("at_s,node,action\n-5,left,close\n-5,right,close\n30,right,open\n")
+    args = ("--cluster", str(nodes), "--trace", str(path), "--node-events", str(events))
+    (line,) = simulate(capsys, *args, "--placement", "cells")
+    assert line["avg_jct_s"] == 130
+    for text, problem in (
+        ("left,8,V100\nleft,8,V100\n", "line 3, column node: left is on line 2, too"),
+        (",8,V100\n", "line 2, column node: it is empty"),
+        ("rack/1,8,V100\n", "line 2, column node: 'rack/1' has a /"),
+        ("left,none,V100\n", "line 2, column gpus: 'none' is not a number"),
+    ):
+        nodes.write_text("node,gpus,model\n" + text)
+        assert main((*args, "--placement", "cells")) == 2
+        assert problem in capsys.readouterr().err
+
+
 def test_node_events_are_read_on_the_clock_of_the_trace(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
