@@ -829,6 +829,12 @@ class NamedJob(Model):
     name: str
 
 
+class NamedNode(Model):
+    name: str
+    gpus: int = 0
+    gpu_model: str = ""
+
+
 class NewToken(Model):
     id: str
     name: str
@@ -1270,6 +1276,7 @@ class SimulatedCluster(Model):
     shape: str = ""
     groups: list[NodeGroup] = Field(default_factory=list)
     owned: list[Shares] = Field(default_factory=list)
+    nodes: list[NamedNode] = Field(default_factory=list)
 
 
 class SimulatedPolicy(Model):
@@ -1298,6 +1305,7 @@ class SimulationInputs(Model):
     restart_s: float = 0
     changes: list[Shares] = Field(default_factory=list)
     policy_of: str = ""
+    node_events: bool = False
 
 
 class SimulationOptions(Model):

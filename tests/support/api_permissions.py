@@ -307,6 +307,7 @@ EXPECTED = {
     # Which jobs, virtual clusters and simulations: tests/integration/simulations.
     "GET simulations": LOGGED_IN,
     "GET simulations/trace": LOGGED_IN,
+    "GET simulations/node-events": LOGGED_IN,  # as GET nodes
     "GET simulations/cluster": LOGGED_IN,
     "GET simulations/options": LOGGED_IN,
     "POST simulations": VC_ADMINS,

@@ -201,9 +201,16 @@ def export_trace(params: Mapping[str, Any]) -> Call[None]:
     return Call("GET", "simulations/trace", None, params=given(params))
 
 
-def simulated_cluster() -> Call[models.SimulatedCluster]:
-    """Return the nodes of the cluster, and what virtual clusters own of them."""
-    return Call("GET", "simulations/cluster", models.SimulatedCluster)
+def export_node_events(params: Mapping[str, Any]) -> Call[None]:
+    """Download what happened to nodes, for the simulator. `params`: since, until."""
+    return Call("GET", "simulations/node-events", None, params=given(params))
+
+
+def simulated_cluster(*, nodes: bool = False) -> Call[models.SimulatedCluster]:
+    """Return the nodes of the cluster, and what virtual clusters own of them. `nodes`: with the
+    name of each node."""
+    params = {"nodes": "true"} if nodes else {}
+    return Call("GET", "simulations/cluster", models.SimulatedCluster, params=params)
 
 
 def simulations(**params: Any) -> Call[Page[models.SimulationSummary]]:
@@ -218,7 +225,7 @@ def simulation(simulation_id: str) -> Call[models.Simulation]:
 
 def create_simulation(policies: list[str], **fields: Any) -> Call[models.Simulation]:
     """Simulate policies on the server, in the background. `fields`: virtual_cluster, source, since,
-    until, jobs, load, seed, policy_of, placement, changes, restart_s."""
+    until, jobs, load, seed, policy_of, placement, changes, restart_s, node_events."""
     body = {"policies": policies, **fields}
     return Call("POST", "simulations", models.Simulation, json=body, repeatable=False)
 

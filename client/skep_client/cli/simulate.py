@@ -3,6 +3,7 @@ history, or the cluster as it is."""
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from skep_client.cli.progress import count
 
 if TYPE_CHECKING:
     from skep_client.models import SimulatedRun, SimulationSummary
+    from skep_scheduler.simulator.command import SimulateRequest
 
 LIVE, HISTORY = "live", "history"
 SHOWN = 50  # simulations in the list
@@ -103,7 +105,11 @@ def simulate(
     ] = "",
     node_events: Annotated[
         str,
-        typer.Option(metavar="FILE", help="With cells: CSV of at_s,node,action (drain, lose, …)."),
+        typer.Option(
+            metavar="FILE",
+            help="With cells: CSV of at_s,node,action (drain, lose, …). history: what happened to "
+            "the nodes of the server; goes with --trace history and --cluster live.",
+        ),
     ] = "",
     starved_after: Annotated[
         float, typer.Option(help="Seconds of waiting after which a job counts as starved.")
@@ -128,6 +134,10 @@ def simulate(
     from skep_scheduler.simulator.report import render
 
     shares = tuple(vc or ())
+    replays = node_events == HISTORY
+    if replays and not (trace.startswith(HISTORY) and cluster == LIVE and placement == "cells"):
+        message = "--node-events history needs --trace history, --cluster live, --placement cells"
+        _refuse("bad_option", message, {}, as_json)
     if cluster == LIVE:
         cluster, shares = _live_cluster(placement, shares)
     request = SimulateRequest(
@@ -151,25 +161,27 @@ def simulate(
         pull,
         Path(weights) if weights else None,
         starved_after,
-        Path(node_events) if node_events else None,
+        Path(node_events) if node_events and not replays else None,
     )
     lines: list[dict[str, Any]] = []
     series = []
     try:
-        with _trace(trace, as_json) as path:
-            runs = plan_runs(replace(request, trace=path))
-        engine = {run.choice.name: None for run in runs if run.live and not placement}
-        if engine and not as_json:
-            say(f"On the live engine (--placement cells): {', '.join(engine)}.", err=True)
-        if html:
-            Path(html).open("a").close()  # refused before anything runs
-        with count("jobs", sum(len(run.trace.jobs) for run in runs)) as report:
-            at_a_time = min(processes or os.cpu_count() or 1, len(runs))
-            for line, points in execute_all(runs, at_a_time, lambda ended, total: report(ended)):
-                lines.append(line)
-                series.append(points)
-                if as_json:
-                    say(json.dumps(line))
+        with _trace(trace, as_json) as path:  # node events are read when a run begins
+            request = replace(request, trace=path)
+            runs = plan_runs(_with_node_events(request, trace) if replays else request)
+            engine = {run.choice.name: None for run in runs if run.live and not placement}
+            if engine and not as_json:
+                say(f"On the live engine (--placement cells): {', '.join(engine)}.", err=True)
+            if html:
+                Path(html).open("a").close()  # refused before anything runs
+            with count("jobs", sum(len(run.trace.jobs) for run in runs)) as report:
+                at_a_time = min(processes or os.cpu_count() or 1, len(runs))
+                done = execute_all(runs, at_a_time, lambda ended, total: report(ended))
+                for line, points in done:
+                    lines.append(line)
+                    series.append(points)
+                    if as_json:
+                        say(json.dumps(line))
         if html:
             Path(html).write_text(render(lines, series), encoding="utf-8")
     except (WorkloadError, PolicyError) as error:
@@ -220,22 +232,42 @@ def train_policy(
         say(f"  {name.replace('_', ' ')}: {seconds:,.0f} s")
 
 
+def _with_node_events(request: SimulateRequest, trace: str) -> SimulateRequest:
+    """Add what happened to the nodes of the server in the window of the trace. The cluster becomes
+    a file with their names. Both lie beside the trace."""
+    from skep_client.calls import export_node_events
+
+    assert request.trace is not None
+    cluster, events = (request.trace.with_name(f"{name}.csv") for name in ("cluster", "events"))
+    with client() as skep:
+        nodes = skep.simulated_cluster(nodes=True).nodes
+        with events.open("wb") as file:
+            file.writelines(skep.stream(export_node_events(_window(trace))))
+    with cluster.open("w", encoding="utf-8", newline="") as text:
+        lines = csv.writer(text)
+        lines.writerow(("node", "gpus", "model"))
+        lines.writerows((node.name, node.gpus, node.gpu_model) for node in nodes)
+    return replace(request, cluster=str(cluster), node_events=events)
+
+
+def _window(trace: str) -> dict[str, Any]:
+    """Return the window of `history[:FROM..UNTIL]`, as the server takes it."""
+    since, _, until = trace.partition(":")[2].partition("..")
+    return {"since": moment(since), "until": moment(until)}
+
+
 @contextmanager
 def _trace(given: str, as_json: bool) -> Iterator[Path | None]:
     """Lend the file of a trace: the one that is named, or the history of the server as one."""
-    name, _, window = given.partition(":")
-    if name != HISTORY:
+    if given.partition(":")[0] != HISTORY:
         yield Path(given) if given else None
         return
     from skep_client.calls import export_trace
 
-    since, _, until = window.partition("..")
     with TemporaryDirectory(prefix="skep-simulate-") as folder, client() as skep:
         path = Path(folder) / "history"
         with path.open("wb") as file:
-            file.writelines(
-                skep.stream(export_trace({"since": moment(since), "until": moment(until)}))
-            )
+            file.writelines(skep.stream(export_trace(_window(given))))
         if path.read_bytes().count(b"\n") < 2:
             message = "No job that you may see and that used GPUs has ended in this time."
             _refuse("no_jobs", message, {}, as_json)

@@ -1,14 +1,11 @@
-"""REST of simulations: history as a trace, the cluster as it is, and what-if questions."""
+"""REST of simulations on the server: policies side by side, and what-if questions."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.http import StreamingHttpResponse
-from django.utils import timezone
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -16,53 +13,19 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from skep_platform.accounts import current_user
-from skep_platform.core.api import Body, parameters, validated
+from skep_platform.core.api import Body, validated
 from skep_platform.core.paging import page, paged
-from skep_platform.core.throttling import Exports
-from skep_platform.simulations import forecasting, history, queries, running, services, what_if
+from skep_platform.simulations import forecasting, queries, running, services, what_if
+from skep_platform.simulations.export_api import TAGS, SharesSerializer, with_window
 from skep_platform.simulations.models import Simulation, SimulationState
 from skep_platform.tenancy import queries as tenancy
 from skep_scheduler import policies
-from skep_scheduler.simulator.command import plain_model
 from skep_scheduler.simulator.presets import registry
 
-TAGS = ["simulations"]
-SPAN = timedelta(days=30)  # of a window without a beginning
 PLACEMENTS = ["cells", "nodes"]
 MOST_POLICIES = 6
 MOST_CHANGES = 20
 MOST_GPUS = 100_000
-
-
-class TraceQuery(serializers.Serializer[Any]):
-    since = serializers.DateTimeField(
-        required=False, help_text="Jobs that were submitted from then on; default: 30 days ago."
-    )
-    until = serializers.DateTimeField(required=False, help_text="And before then; default: now.")
-    virtual_cluster = serializers.CharField(
-        required=False, max_length=63, help_text="Only its jobs."
-    )
-
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        return _with_window(attrs)
-
-
-class SharesSerializer(serializers.Serializer[Any]):
-    virtual_cluster = serializers.CharField()
-    gpu_model = serializers.CharField()
-    gpus = serializers.IntegerField()
-
-
-class NodeGroupSerializer(serializers.Serializer[Any]):
-    nodes = serializers.IntegerField()
-    gpus = serializers.IntegerField(help_text="Of each node.")
-    gpu_model = serializers.CharField()
-
-
-class SimulatedClusterSerializer(serializers.Serializer[Any]):
-    shape = serializers.CharField(help_text="As `skep simulate --cluster` takes it.")
-    groups = NodeGroupSerializer(many=True)
-    owned = SharesSerializer(many=True, help_text="By the virtual clusters that you may know.")
 
 
 class SimulatedPolicySerializer(serializers.Serializer[Any]):
@@ -144,6 +107,12 @@ class SimulationBody(Body):
     restart_s = serializers.FloatField(
         required=False, default=0.0, min_value=0.0, max_value=86_400.0
     )
+    node_events = serializers.BooleanField(
+        required=False,
+        default=False,
+        help_text="With history, cells and the whole cluster: nodes are drained, lost and come "
+        "back when they were.",
+    )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if len(attrs["changes"]) > MOST_CHANGES:
@@ -158,13 +127,17 @@ class SimulationBody(Body):
             message = "What runs now is simulated with cells only."
             raise serializers.ValidationError({"placement": [message]})
         vc = attrs["virtual_cluster"]
+        replays = attrs["source"] == "history" and attrs["placement"] == "cells" and not vc
+        if attrs["node_events"] and not replays:
+            message = "It goes with history, cells and the whole cluster."
+            raise serializers.ValidationError({"node_events": [message]})
         if attrs["policy_of"] not in ("", vc) and (vc or not now):
             message = "It goes with `now` and the whole cluster."
             raise serializers.ValidationError({"policy_of": [message]})
         if vc and any(change["virtual_cluster"] not in ("", vc) for change in attrs["changes"]):
             message = "Only the virtual cluster that is simulated can change."
             raise serializers.ValidationError({"changes": [message]})
-        return _with_window(attrs)
+        return with_window(attrs)
 
 
 class FiguresSerializer(serializers.Serializer[Any]):
@@ -232,6 +205,7 @@ class SimulationInputsSerializer(serializers.Serializer[Any]):
     restart_s = serializers.FloatField()
     changes = SharesSerializer(many=True)
     policy_of = serializers.CharField(help_text="Empty: all virtual clusters.")
+    node_events = serializers.BooleanField()
 
 
 class ForecastSideSerializer(serializers.Serializer[Any]):
@@ -378,52 +352,6 @@ class SimulationStopView(APIView):
         return Response(shown(request.user, found))
 
 
-class TraceView(APIView):
-    throttle_classes = (Exports,)
-
-    @extend_schema(
-        operation_id="export_trace",
-        parameters=[TraceQuery],
-        responses={(200, "text/csv"): OpenApiTypes.STR},
-        tags=TAGS,
-    )
-    def get(self, request: Request) -> StreamingHttpResponse:
-        """Download the finished jobs that you may see as a trace for the simulator, by submission,
-        at most 100,000."""
-        asked = parameters(TraceQuery, request)
-        name = asked.get("virtual_cluster")
-        vc = tenancy.find(request.user, name).pk if name else None
-        window = history.Window(asked["since"], asked["until"], vc)
-        content = history.csv_pieces(request.user, window)
-        answer = StreamingHttpResponse(content, content_type="text/csv; charset=utf-8")
-        answer["Content-Disposition"] = 'attachment; filename="history.csv"'
-        return answer
-
-
-class SimulatedClusterView(APIView):
-    @extend_schema(
-        operation_id="get_simulated_cluster", responses=SimulatedClusterSerializer, tags=TAGS
-    )
-    def get(self, request: Request) -> Response:
-        """Return the cluster as it is, for the simulator."""
-        known = history.cluster(request.user)
-        body = {
-            "shape": "+".join(
-                f"{nodes}x{gpus}x{plain_model(model)}" for nodes, gpus, model in known.groups
-            ),
-            "groups": [
-                {"nodes": nodes, "gpus": gpus, "gpu_model": model}
-                for nodes, gpus, model in known.groups
-            ],
-            "owned": [
-                {"virtual_cluster": vc, "gpu_model": model, "gpus": gpus}
-                for vc, of_models in known.owned.items()
-                for model, gpus in of_models.items()
-            ],
-        }
-        return Response(SimulatedClusterSerializer(body).data)
-
-
 class OptionsView(APIView):
     @extend_schema(
         operation_id="get_simulation_options", responses=SimulationOptionsSerializer, tags=TAGS
@@ -455,15 +383,6 @@ class OptionsView(APIView):
         return Response(SimulationOptionsSerializer(body).data)
 
 
-def _with_window(attrs: dict[str, Any]) -> dict[str, Any]:
-    until: datetime = attrs.get("until") or timezone.now()
-    since: datetime = attrs.get("since") or until - SPAN
-    if not timedelta(0) < until - since <= history.MOST_SPAN:
-        message = f"`since` is before `until`, by at most {history.MOST_SPAN.days} days."
-        raise serializers.ValidationError({"since": [message]})
-    return attrs | {"since": since, "until": until}
-
-
 def _summaries(rows: list[Simulation]) -> list[Any]:
     return list(SimulationSummarySerializer([_summary(row) for row in rows], many=True).data)
 
@@ -492,7 +411,10 @@ def shown(user: Any, row: Simulation) -> Any:
     window: dict[str, Any] = {"since": None, "until": None}
     if row.request["source"] == "history":
         window = {name: datetime.fromisoformat(row.request[name]) for name in window}
-    body = _summary(row) | {"request": {"policy_of": ""} | row.request | window, "runs": runs}
+    body = _summary(row) | {
+        "request": {"policy_of": "", "node_events": False} | row.request | window,
+        "runs": runs,
+    }
     body["forecast"] = forecasting.shown(user, stored) if stored else None
     now = (row.result or {}).get("now")
     body["now"] = what_if.shown(user, now) if now else None

@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
@@ -28,7 +28,7 @@ import structlog
 
 from skep_platform.core.errors import SkepError
 from skep_platform.core.parse_pool import ENVIRONMENT
-from skep_platform.simulations import forecasting, history, services, what_if
+from skep_platform.simulations import forecasting, history, node_history, services, what_if
 from skep_platform.simulations.models import Simulation, SimulationState
 from skep_scheduler.simulator.command import plain_model
 
@@ -46,6 +46,7 @@ BEHIND = 10  # the nice value
 GPUS_OF_NODE = 8  # of a model of which there is no node yet
 PROGRAM = (sys.executable, "-m", "skep_scheduler.simulator")
 HERE, CHANGED = "as_is", "changed"
+NODE_EVENTS = "node-events.csv"
 
 
 class Stopped(Exception):
@@ -55,11 +56,12 @@ class Stopped(Exception):
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """A cluster to run the policies on. `shape`: NODESxGPUSxMODEL, joined by +; `shares`: what
-    virtual clusters own, as VC=MODEL:GPUS."""
+    virtual clusters own, as VC=MODEL:GPUS; `added`: groups of its nodes that are not there yet."""
 
     name: str
     shape: str
     shares: tuple[str, ...]
+    added: tuple[tuple[int, int, str], ...] = ()
 
 
 def run_next() -> None:
@@ -91,6 +93,8 @@ def _run(simulation: Simulation) -> dict[str, Any]:
         jobs = request["jobs"]
         if request["source"] == "history":
             jobs = _write(simulation, trace)
+        if request.get("node_events"):
+            scenarios = _with_node_events(request, scenarios, Path(folder))
         watch = _Watch(simulation, jobs * len(request["policies"]) * len(scenarios))
         runs = [
             {"scenario": scenario.name} | found
@@ -98,6 +102,27 @@ def _run(simulation: Simulation) -> dict[str, Any]:
             for found in watch.runs(_command(request, scenario, trace), len(request["policies"]))
         ]
     return {"runs": runs}
+
+
+def _with_node_events(
+    request: Mapping[str, Any], scenarios: Sequence[Scenario], folder: Path
+) -> list[Scenario]:
+    """Write what happened to the nodes, and the clusters as files that name their nodes. Nothing
+    happens to nodes that are not there yet. Raises SkepError `too_many_node_events`."""
+    known = node_history.parts()
+    since, until = (datetime.fromisoformat(request[name]) for name in ("since", "until"))
+    (folder / NODE_EVENTS).write_text(node_history.events_csv(known, since, until))
+    found = []
+    for scenario in scenarios:
+        added = [group[1:] for group in scenario.added for _ in range(group[0])]
+        new = [
+            node_history.SimulatedPart(f"new:{number}", "", gpus, plain_model(model))
+            for number, (gpus, model) in enumerate(added)
+        ]
+        path = folder / f"{scenario.name}.csv"
+        path.write_text(node_history.cluster_csv([*known, *new]))
+        found.append(replace(scenario, shape=str(path)))
+    return found
 
 
 def _forecast(simulation: Simulation) -> dict[str, Any]:
@@ -190,7 +215,9 @@ def scenarios_of(simulation: Simulation) -> list[Scenario]:
         if not vc:
             for model, gpus in more.items():
                 groups += _nodes(model, gpus, sizes)
-        found.append(_scenario(CHANGED, groups, owned, sizes, request["placement"]))
+        changed = _scenario(CHANGED, groups, owned, sizes, request["placement"])
+        added = () if vc else tuple(groups[len(known.groups) :])
+        found.append(replace(changed, added=added))
     return found
 
 
@@ -235,6 +262,8 @@ def _command(request: Mapping[str, Any], scenario: Scenario, trace: Path) -> lis
     ]
     if request["source"] == "history":
         options += ["--trace", str(trace)]
+        if request.get("node_events"):
+            options += ["--node-events", str(trace.with_name(NODE_EVENTS))]
     else:
         options += ["--jobs", str(request["jobs"]), "--load", str(request["load"])]
     for policy in request["policies"]:

@@ -16,6 +16,7 @@ TABLE = {name: entry for name, entry in vars(Api).items() if isinstance(entry, M
 WRITTEN_OUT = {
     *("token", "readyz", "archive", "upload", "start_device_login", "device_token"),
     *("download_logs", "search_logs", "export_audit", "export_trace"),
+    "export_node_events",
 }
 
 

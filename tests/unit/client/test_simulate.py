@@ -171,6 +171,24 @@ def test_the_history_of_the_server_runs_on_its_cluster(server: Any) -> None:
     assert set(export.calls[0].request.url.params) == {"since"}
 
 
+def test_what_happened_to_the_nodes_of_the_server_happens_in_the_simulation(server: Any) -> None:
+    """Node b is away while the second job comes, and the first one loses what it did there."""
+    server.get("/simulations/trace").mock(httpx.Response(200, text=HISTORY))
+    named = [{"name": name, "gpus": 4, "gpu_model": "NVIDIA-A100"} for name in ("a", "b")]
+    cluster = CLUSTER | {"shape": "2x4xNVIDIA-A100", "nodes": named}
+    asked = server.get("/simulations/cluster").mock(httpx.Response(200, json=cluster))
+    rows = "at_s,node,action\n1790000005.0,b,lose\n1790000065.0,b,open\n"
+    events = server.get("/simulations/node-events").mock(httpx.Response(200, text=rows))
+    live = ("--trace", "history:2026-09-01T00:00Z..", "--cluster", "live", "--policy", "fifo")
+    found = lines(*live, "--placement", "cells", "--node-events", "history")
+    # 5 s are lost, and 60 s the second node is away; meanwhile the other job runs on the first.
+    assert found[0]["avg_jct_s"] == ((5 + 60 + 100) + 50) / 2
+    assert dict(asked.calls[1].request.url.params) == {"nodes": "true"}
+    assert set(events.calls[0].request.url.params) == {"since"}
+    refused = skep(*live, "--node-events", "history", "--json")
+    assert (refused.exit_code, json.loads(refused.stderr)["code"]) == (2, "bad_option")
+
+
 def test_a_history_without_jobs_is_refused(server: Any) -> None:
     empty = HISTORY.splitlines(keepends=True)[0]
     server.get("/simulations/trace").mock(httpx.Response(200, text=empty))
