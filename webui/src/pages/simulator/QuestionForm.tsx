@@ -1,4 +1,11 @@
-import { Button, MultiSelect, NumberInput, SegmentedControl, Select } from "@mantine/core";
+import {
+  Button,
+  Checkbox,
+  MultiSelect,
+  NumberInput,
+  SegmentedControl,
+  Select,
+} from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, type ReactNode, useState } from "react";
@@ -46,8 +53,10 @@ export function QuestionForm({ options }: { options: SimulationOptions }) {
   const [policies, setPolicies] = useState(search.policies?.split(",") ?? DEFAULT_POLICIES);
   const [changes, setChanges] = useState<Change[]>([]);
   const [policyOf, setPolicyOf] = useState(WHOLE);
+  const [nodesAsWere, setNodesAsWere] = useState(true);
   const now = source === "now";
   const engine = now ? "cells" : placement;
+  const replaysNodes = source === "history" && engine === "cells" && !vc;
   const known = options.policies.filter(({ placements }) => placements.includes(engine));
   const chosen = policies.filter((name) => known.some((policy) => policy.name === name));
   const asking = useMutation({
@@ -71,6 +80,7 @@ export function QuestionForm({ options }: { options: SimulationOptions }) {
       placement: engine,
       policies: chosen,
       policy_of: now && !vc ? policyOf : WHOLE,
+      node_events: replaysNodes && nodesAsWere,
       changes: changes
         .filter(({ gpus }) => gpus !== 0)
         .map((change) => ({
@@ -188,6 +198,14 @@ export function QuestionForm({ options }: { options: SimulationOptions }) {
           />
         )}
       </div>
+      {replaysNodes ? (
+        <Checkbox
+          label="Nodes as they were"
+          description="They are drained, lost and opened when they were."
+          checked={nodesAsWere}
+          onChange={(event) => setNodesAsWere(event.currentTarget.checked)}
+        />
+      ) : null}
       <p className={css.about}>
         {now
           ? "What runs goes on where it is, what waits is placed by the live engine"

@@ -93,6 +93,7 @@ function Facts({ simulation: { request, source, owner, ...found } }: { simulatio
               ? `Jobs submitted from ${formatDateTime(since)} to ${formatDateTime(until)}`
               : `${pluralize(request.jobs, "made-up job")} at ${formatPercent(100 * request.load)} load, seed ${request.seed}`}
       </span>
+      {request.node_events ? <span>Nodes as they were</span> : null}
       {request.policy_of ? <span>Other policies of {request.policy_of}</span> : null}
       <span>{request.placement === "cells" ? "As the live scheduler" : "Fast, one pool"}</span>
       {request.changes.map((change) => (

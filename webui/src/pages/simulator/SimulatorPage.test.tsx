@@ -98,6 +98,7 @@ function aSimulation(part: Partial<Simulation> = {}): Simulation {
       restart_s: 0,
       changes: [],
       policy_of: "",
+      node_events: false,
     },
     forecast: null,
     now: null,
@@ -138,6 +139,28 @@ test("what was chosen is asked, and leads to its result", async () => {
     changes: [{ virtual_cluster: "vision", gpu_model: "A100", gpus: 16 }],
   });
   expect(Date.parse(body.until ?? "") - Date.parse(body.since ?? "")).toBe(30 * 86_400_000);
+});
+
+test("of the whole cluster nodes are as they were, unless that is not wanted", async () => {
+  const requests = serve({
+    ...answers,
+    "GET /simulations/options": { ...options, whole_cluster: true },
+    "POST /simulations": aSimulation({ state: "QUEUED" }),
+    [`GET /simulations/${ID}`]: aSimulation({
+      request: { ...aSimulation().request, node_events: true },
+    }),
+  });
+  renderPages(PAGES, "/simulator?policies=fifo");
+  const form = await screen.findByRole("form", { name: "What to simulate" });
+  const wish = within(form).getByRole("checkbox", { name: "Nodes as they were" });
+  expect(wish).toBeChecked();
+  await userEvent.click(within(form).getByRole("radio", { name: "Fast, one pool" }));
+  expect(wish).not.toBeInTheDocument();
+  await userEvent.click(within(form).getByRole("radio", { name: "As the live scheduler" }));
+  await userEvent.click(within(form).getByRole("button", { name: "Simulate" }));
+  expect(await screen.findByText("Nodes as they were")).toBeVisible();
+  const asked = requests.find(({ method }) => method === "POST");
+  expect(await asked?.json()).toMatchObject({ virtual_cluster: "", node_events: true });
 });
 
 test("what waits and runs now is asked of the cluster with other nodes and quotas", async () => {
