@@ -136,12 +136,14 @@ class Job(Entity):
                 name="job_client_token",
             ),
         ]
+        # An update that changes a column of an index, or of its condition, writes to all of them.
+        # None has `placed_at`, `attempt` or `updated_at`: what places a job stays on its page.
         indexes = [
-            # The queue: small however large the table grows.
+            # The queue, and what begins: small however large the table grows.
             models.Index(
                 fields=["vc", "-priority", "created_at"],
-                condition=Q(state="WAITING", placed_at__isnull=True),
-                name="job_queue",
+                condition=Q(state="WAITING"),
+                name="job_in_queue",
             ),
             models.Index(fields=["id"], condition=Q(unplaced__gt=0), name="job_incomplete"),
             models.Index(
@@ -150,28 +152,11 @@ class Job(Entity):
                 name="job_with_dependencies",
             ),
             models.Index(
-                fields=["state", "updated_at"],
-                condition=Q(state__in=["WAITING", "RUNNING", "STOPPING"]),
-                name="job_active",
-            ),
-            models.Index(
                 fields=["diagnosing_at"],
                 condition=Q(diagnosing_at__isnull=False),
                 name="job_diagnosing",
             ),
             models.Index(fields=["ends_at"], condition=Q(ends_at__isnull=False), name="job_ends"),
-            # Gangs whose tasks wait for each other.
-            models.Index(
-                fields=["placed_at"],
-                condition=Q(
-                    state__in=["WAITING", "RUNNING"],
-                    placed_at__isnull=False,
-                    begun_at__isnull=True,
-                    tasks_total__gt=1,
-                    incremental=False,
-                ),
-                name="job_held",
-            ),
             # Finished jobs whose logs still lie here, oldest first.
             models.Index(
                 fields=["finished_at"],
@@ -184,11 +169,9 @@ class Job(Entity):
                 condition=Q(finished_at__isnull=False, use_counted=False),
                 name="job_uncounted",
             ),
-            # Jobs that were placed and whose metrics are to be read.
+            # Jobs whose metrics are to be read.
             models.Index(
-                fields=["id"],
-                condition=Q(metrics_rank__isnull=False, attempt__gt=0),
-                name="job_with_metrics",
+                fields=["state"], condition=Q(metrics_rank__isnull=False), name="job_metrics_due"
             ),
             models.Index(
                 fields=["root_id"], condition=Q(root_id__isnull=False), name="job_by_root"

@@ -28,6 +28,7 @@ from skep_platform.core.bulk import fetch
 from skep_platform.core.errors import Unavailable
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
+from skep_platform.jobs.states import JOB, JobState
 from skep_platform.telemetry.appending import MAX_CHUNK
 from skep_platform.telemetry.metric_lines import Pattern, Series, collect, patterns, read
 from skep_platform.telemetry.models import MetricLog, UserMetric
@@ -44,6 +45,8 @@ MAX_BYTES = 1024 * 1024  # of a stream at a time, and the chunk that exceeds it
 MAX_CHUNKS = 200  # of a stream at a time
 SETTLED_S = 300  # after the end of a job no log of it begins
 GIVE_UP = timedelta(days=1)  # after the end of a job, on a log that cannot be read
+STARTED = [state for state in JobState.values if state != JobState.WAITING]
+ENDED = sorted(JOB.terminal)
 NOT_FINITE_EVENT = "job.metric_not_finite"
 
 
@@ -67,7 +70,7 @@ SELECT a.id, j.id, 0, 0, 0, 0, '{}', '{}', statement_timestamp(), statement_time
   FROM jobs_job j
   JOIN jobs_task t ON t.job_id = j.id AND t.rank = j.metrics_rank
   JOIN jobs_taskattempt a ON a.task_id = t.id
- WHERE j.metrics_rank IS NOT NULL AND j.attempt > 0 AND a.started_at IS NOT NULL
+ WHERE j.metrics_rank IS NOT NULL AND j.state = ANY(%s) AND a.started_at IS NOT NULL
    AND NOT EXISTS (SELECT FROM telemetry_metriclog m WHERE m.attempt_id = a.id)
  LIMIT %s
     ON CONFLICT DO NOTHING
@@ -75,7 +78,7 @@ SELECT a.id, j.id, 0, 0, 0, 0, '{}', '{}', statement_timestamp(), statement_time
 
 FINISH = """
 UPDATE jobs_job j SET metrics_rank = NULL
- WHERE j.metrics_rank IS NOT NULL AND j.attempt > 0
+ WHERE j.metrics_rank IS NOT NULL AND j.state = ANY(%s)
    AND j.finished_at < statement_timestamp() - %s * interval '1 second'
    AND NOT EXISTS (SELECT FROM telemetry_metriclog m
                     WHERE m.job_id = j.id AND m.due_at IS NOT NULL)
@@ -99,12 +102,12 @@ RETURNING m.attempt_id, m.job_id, ARRAY[m.stdout, m.stderr],
 
 def _begin() -> None:
     with connection.cursor() as cursor:
-        cursor.execute(BEGIN, [NEW])
+        cursor.execute(BEGIN, [STARTED, NEW])
 
 
 def _finish() -> None:
     with connection.cursor() as cursor:
-        cursor.execute(FINISH, [SETTLED_S])
+        cursor.execute(FINISH, [ENDED, SETTLED_S])
 
 
 @dataclass(slots=True)

@@ -146,7 +146,7 @@ def test_past_the_deadline_the_job_is_tried_on_other_nodes(job, nodes):
 
 
 def test_where_no_task_gets_ready_no_node_is_to_blame(job):
-    waits_since(job, 601)
+    waits_since(job, 660)
     services.reconcile()
     report(attempts_of(job), "released")
     job.refresh_from_db()

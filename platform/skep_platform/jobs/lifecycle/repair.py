@@ -200,9 +200,13 @@ def end_overtime(limit: int) -> None:
         bump_revision(advance(jobs, database_time()))
 
 
+# From the tasks that have not begun, and not from the jobs: the queue may be long.
 HELD = """
+WITH preparing AS MATERIALIZED (
+  SELECT DISTINCT job_id FROM jobs_taskattempt
+   WHERE released_at IS NULL AND state IN ('ASSIGNED', 'PREPARING'))
 SELECT j.id, j.attempt, j.tasks_total
-  FROM jobs_job j
+  FROM preparing JOIN jobs_job j ON j.id = preparing.job_id
  WHERE j.state IN ('WAITING', 'RUNNING') AND j.placed_at IS NOT NULL AND j.begun_at IS NULL
    AND j.tasks_total > 1 AND NOT j.incremental
    AND j.stop_requested_at IS NULL AND j.preempting_at IS NULL AND j.exit_reason IS NULL
