@@ -2,7 +2,8 @@
 
 A file of faults, re-read when it changes, breaks them while all else is real:
 `{"GPU-…": "XID 79: fallen off the bus"}`, or for more
-`{"GPU-…": {"problem": "…", "lost": true, "busy": [4711]}}`. A key may also be the index.
+`{"GPU-…": {"problem": "…", "lost": true, "busy": [4711], "ecc": 2, "temperature_c": 95}}`. A key
+may also be the index.
 """
 
 from __future__ import annotations
@@ -67,8 +68,15 @@ class SimulatedGpus:
 
     def samples(self) -> list[GpuSample]:
         now = time.monotonic()
-        lost = {uuid for uuid, fault in self._present_faults().items() if fault.get("lost")}
-        return [_sample(g, g.uuid in self._running, now) for g in self._gpus if g.uuid not in lost]
+        faults = self._present_faults()
+        found = []
+        for gpu in self._gpus:
+            fault = faults.get(gpu.uuid, {})
+            if not fault.get("lost"):
+                sample = _sample(gpu, gpu.uuid in self._running, now)
+                heat = fault.get("temperature_c", sample.temperature_c)
+                found.append(sample.model_copy(update={"temperature_c": heat}))
+        return found
 
     def busy(self, uuids: list[str]) -> dict[str, list[int]]:
         faults = self._present_faults()

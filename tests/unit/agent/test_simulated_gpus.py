@@ -59,6 +59,9 @@ def test_a_file_of_faults_is_read_again_when_it_changes(tmp_path: Path) -> None:
     assert len(probe.samples()) == 2
     file.write_text("{half written")
     assert len(probe.gpus()) == 2
+    file.write_text(json.dumps({"1": {"temperature_c": 95}}))
+    assert [sample.temperature_c for sample in probe.samples()] == [31, 95, 31]
+    assert all(gpu.healthy for gpu in probe.gpus())
     file.unlink()
     assert len(probe.gpus()) == 3
 
