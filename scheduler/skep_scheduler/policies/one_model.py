@@ -58,16 +58,26 @@ def finish_time_fair(
             for waited, work, own in zip(elapsed, left, alone, strict=True)
         ]
 
-    low = max((w + max(r, 0.0)) / own for w, r, own in zip(elapsed, left, alone, strict=True))
-    if _fits(least(low), sizes, gpus):
-        return middle(least(low), sizes, gpus)
-    high = low * 2
-    while not _fits(least(high), sizes, gpus):
-        high *= 2
+    rho = max((w + max(r, 0.0)) / own for w, r, own in zip(elapsed, left, alone, strict=True))
+    if _fits(least(rho), sizes, gpus):
+        return middle(least(rho), sizes, gpus)
+    jobs = [
+        (n, work, waited, own)
+        for n, work, waited, own in zip(sizes, left, elapsed, alone, strict=True)
+        if work > 0
+    ]
+    # 1 / used is concave in rho: Newton's method comes from below, without bounds.
     for _ in range(100):
-        between = (low + high) / 2
-        low, high = (low, between) if _fits(least(between), sizes, gpus) else (between, high)
-    return least(high)
+        used = slope = 0.0
+        for n, work, waited, own in jobs:
+            span = max(rho * own - waited, work)
+            used += n * work / span
+            slope += n * work * own / span**2
+        step = used * (used / gpus - 1) / slope
+        if step <= rho * 1e-15:
+            break
+        rho += step
+    return least(rho)
 
 
 def least_makespan(left: Sequence[float], sizes: Sequence[int], gpus: int) -> list[float]:

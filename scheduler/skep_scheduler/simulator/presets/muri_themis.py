@@ -2,9 +2,10 @@
 
 At each event shares `x_j` are made that minimise the largest
 `rho_j = (now - submitted + left_j / x_j) / isolated_j`, with the seconds of work that are left.
-Habits: `isolated_j` is in iterations and not in seconds, `done / share + left / share` with the
-share `min(1, ceil(N / J) / n_j)` of each time; the priority of a job is its share by the time that
-it held GPUs so far. Jobs are packed in that order, and others that fit run behind.
+Habits: `isolated_j` is `done / share + left / share` with the share `min(1, ceil(N / J) / n_j)` of
+each time; the priority of a job is its share by the time that it held GPUs so far. Jobs are packed
+in that order, and others that fit run behind. The released code counts `isolated_j` in iterations;
+the printed p99 is that of seconds, as the paper has it (`docs/policies/themis.md`).
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ class _Fairness:
         shares = [min(part / job.gpus, 1.0) for job in jobs]
         for job in jobs:
             if job in self._before:
-                left, share = self._before[job]
-                self._isolated[job] = self._isolated.get(job, 0.0) + (left - job.left) / share
+                left_s, share = self._before[job]
+                self._isolated[job] = self._isolated.get(job, 0.0) + (left_s - job.left_s) / share
         isolated = [
-            self._isolated.get(job, 0.0) + job.left / share
+            self._isolated.get(job, 0.0) + job.left_s / share
             for job, share in zip(jobs, shares, strict=True)
         ]
-        self._before = {job: (job.left, share) for job, share in zip(jobs, shares, strict=True)}
+        self._before = {job: (job.left_s, share) for job, share in zip(jobs, shares, strict=True)}
         given = finish_time_fair(
             [now - job.submitted_at for job in jobs],
             [job.left_s for job in jobs],

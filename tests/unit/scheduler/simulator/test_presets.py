@@ -14,7 +14,9 @@ from skep_scheduler.simulator.command import (
     execute,
     plan_runs,
 )
+from skep_scheduler.simulator.presets.muri_themis import run_themis
 from skep_scheduler.simulator.readers import read
+from skep_scheduler.simulator.workload import TraceJob
 
 MURI = (
     "job_id,num_gpu,submit_time,iterations,model_name,batch_size,duration,iteration_time,"
@@ -82,3 +84,15 @@ def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path: Path) -> Non
     cluster.write_text("nodes,gpus,model\n2,8,V100\n", encoding="utf-8-sig")
     line = simulate(path, "", "fifo", str(cluster))
     assert line["utilisation"] == pytest.approx(1 / 16)
+
+
+def test_themis_compares_seconds_and_not_iterations() -> None:
+    """Both need all GPUs for 100 s, so that who is first in the trace starts; counted in
+    iterations, the other one would be ten times as late."""
+    jobs = [
+        TraceJob("first", 0, 100, 8, model="vgg16", iterations=1000, iteration_s=0.1),
+        TraceJob("second", 0, 100, 8, model="vgg16", iterations=100, iteration_s=1.0),
+    ]
+    first, second = run_themis(jobs, [8]).jobs
+    assert (first.id, first.started_at) == ("first", 0)
+    assert second.started_at == first.ended_at
