@@ -9,12 +9,13 @@ to a vertex.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import comb, inf
+from math import inf
 from typing import Any
 
 from skep_scheduler.policies.gavel.problem import Combination, Job, ShareProblem, Shares
 
 TINY = 1e-6  # a share below it is a rounding error of the solver
+LEAST = 1e-9  # what a job has to go that is as good as done
 
 
 class SolverMissing(RuntimeError):
@@ -96,7 +97,10 @@ class ShareColumns:
     """The columns X of a problem within a program: of each group of jobs (a kind, or a single job)
     and each type the time of all its jobs together, and the same of pairs of groups.
 
-    `scale`: the column by which the rights of all rows are multiplied; None: they are as they are
+    scale: the column by which the rights of all rows are multiplied; None: they are as they are
+    by_left: the time of a group is divided among its jobs by what each has to go, and not equally.
+        So that none of them needs more than all of the time, a group gets at most as much time as
+        its longest job can use: the sum of what they have to go by that of the longest
     """
 
     def __init__(
@@ -107,8 +111,12 @@ class ShareColumns:
         *,
         packed: bool = False,
         scale: int | None = None,
+        by_left: bool = False,
     ) -> None:
         self._groups = groups
+        self._weights = [
+            [max(job.left, LEAST) if by_left else 1.0 for job in group] for group in groups
+        ]
         self._alone: list[tuple[int, int, int]] = []  # (group, type, column)
         self._pairs: list[tuple[int, int, int, int]] = []
         self.made: list[list[tuple[int, float]]] = [[] for _ in groups]  # steps per second
@@ -138,7 +146,7 @@ class ShareColumns:
                     self.made[two].append((column, other))
                     spent[one].append((column, 1.0))
                     spent[two].append((column, 1.0))
-        bounds = [(row, float(len(group))) for row, group in zip(spent, groups, strict=True)]
+        bounds = [(row, sum(w) / max(w)) for row, w in zip(spent, self._weights, strict=True)]
         bounds += zip(self.used, map(float, problem.gpus), strict=True)
         for row, limit in bounds:
             if scale is None:
@@ -147,24 +155,28 @@ class ShareColumns:
                 program.row([*row, (scale, -limit)], high=0.0)
 
     def shares(self, values: Sequence[float], scale: float = 1.0) -> Shares:
-        """Return the part of the time of each combination, equal among the jobs of a group."""
+        """Return the part of the time of each combination."""
         types = len(self.used)
         found: dict[Combination, list[float]] = {}
         for at, kind, column in self._alone:
-            part = values[column] / scale / len(self._groups[at])
-            if part > TINY:
-                for job in self._groups[at]:
+            each = values[column] / scale / sum(self._weights[at])
+            for job, weight in zip(self._groups[at], self._weights[at], strict=True):
+                if (part := each * weight) > TINY:
                     found.setdefault((job.number,), [0.0] * types)[kind] = min(part, 1.0)
         for one, two, kind, column in self._pairs:
-            first, second = self._groups[one], self._groups[two]
-            pairs = comb(len(first), 2) if one == two else len(first) * len(second)
-            part = values[column] / scale / pairs
-            if part <= TINY:
-                continue
-            for place, job in enumerate(first):
-                for other in first[place + 1 :] if one == two else second:
-                    key = min(job.number, other.number), max(job.number, other.number)
-                    found.setdefault(key, [0.0] * types)[kind] = min(part, 1.0)
+            first = list(zip(self._groups[one], self._weights[one], strict=True))
+            second = list(zip(self._groups[two], self._weights[two], strict=True))
+            whole = sum(weight for _, weight in first)
+            if one == two:
+                pairs = (whole**2 - sum(weight**2 for _, weight in first)) / 2
+            else:
+                pairs = whole * sum(weight for _, weight in second)
+            each = values[column] / scale / pairs
+            for place, (job, weight) in enumerate(first):
+                for other, its in first[place + 1 :] if one == two else second:
+                    if (part := each * weight * its) > TINY:
+                        key = min(job.number, other.number), max(job.number, other.number)
+                        found.setdefault(key, [0.0] * types)[kind] = min(part, 1.0)
         return {key: tuple(parts) for key, parts in found.items()}
 
 

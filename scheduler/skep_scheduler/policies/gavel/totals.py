@@ -5,8 +5,9 @@ thr(j, X) is the rate of job j under X, left_j its steps to go.
 - `min_makespan`: the least T with thr(j, X) * T >= left_j for all j. With y = X * T this is one
   linear program in (y, T). The artifact halves the interval [100, 10^6] seconds until its ends
   differ by at most 5 %, and X meets the last T that was possible; so does this.
-- `min_makespan_packed`: with pairs of jobs. Jobs of one kind are one row, so that T is a bound from
-  below where their lengths differ: time within a kind is divided by what each job has to go.
+- `min_makespan_packed`: with pairs of jobs. The `MOST_ROWS` longest jobs have a row each, as
+  whether one of them may share its GPUs depends on what it has to go. Of the others all of a kind
+  are one row, and divide its time by what each has to go.
 - `max_sum`: max of the sum over j of thr(j, X), steps per second as they are
 - `Cost`: max of the sum of thr(j, X) by the price of X, the sum over m of price_m * n_c * X[c][m].
   With y = X / price(X) this is linear (Charnes and Cooper); of all X with the best ratio the
@@ -17,12 +18,14 @@ thr(j, X) is the rate of job j under X, left_j its steps to go.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from skep_scheduler.policies.gavel.problem import Job, ShareProblem, Shares
 from skep_scheduler.policies.gavel.program import Program, ShareColumns
 
 SHORTEST_S, LONGEST_S = 100.0, 1e6
 INTERVAL = 1.05
+MOST_ROWS = 64
 
 
 def min_makespan(problem: ShareProblem) -> Shares:
@@ -38,15 +41,18 @@ def min_makespan_of_kinds(problem: ShareProblem) -> Shares:
 
 def min_makespan_packed(problem: ShareProblem) -> Shares:
     """Return the same where two jobs may share their GPUs."""
-    able = [kind for kind in problem.kinds() if max(kind[0].rates) > 0]
-    return _soonest(problem, able, packed=True)
+    able = [job for job in problem.jobs if max(job.rates) > 0]
+    able.sort(key=lambda job: -job.left / max(job.rates))
+    longest = [[job] for job in able[:MOST_ROWS]]
+    others = replace(problem, jobs=sorted(able[MOST_ROWS:], key=lambda job: job.number))
+    return _soonest(problem, [*longest, *others.kinds()], packed=True)
 
 
 def makespan(problem: ShareProblem, groups: Sequence[Sequence[Job]], *, packed: bool) -> float:
     """Return the least T."""
     program = Program()
     least = program.column(-1.0)
-    allocation = ShareColumns(program, problem, groups, packed=packed, scale=least)
+    allocation = ShareColumns(program, problem, groups, packed=packed, scale=least, by_left=True)
     for group, made in zip(groups, allocation.made, strict=True):
         program.row(made, low=sum(job.left for job in group))
     values = program.solve(centre=False)
@@ -75,7 +81,7 @@ def _soonest(problem: ShareProblem, groups: list[list[Job]], *, packed: bool) ->
     program = Program()
     # As much beyond what is needed as can be, the same part for all.
     beyond = program.column(1.0)
-    allocation = ShareColumns(program, problem, groups, packed=packed)
+    allocation = ShareColumns(program, problem, groups, packed=packed, by_left=True)
     for group, made in zip(groups, allocation.made, strict=True):
         need = sum(job.left for job in group) / seconds
         program.row([*((column, rate / need) for column, rate in made), (beyond, -1.0)], low=0.0)

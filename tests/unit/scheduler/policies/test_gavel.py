@@ -164,6 +164,28 @@ def test_all_jobs_end_within_the_makespan() -> None:
     assert least <= totals.halved(least) <= max(least, 100.0) * 1.05 * 1.01
 
 
+def last_end(problem: ShareProblem, shares: Shares) -> float:
+    return max(job.left / speed(problem, shares, job) for job in problem.jobs)
+
+
+@settings(max_examples=10, deadline=None)
+@given(KINDS_OF_JOBS)
+def test_packing_makes_no_last_job_later(kinds: list[str]) -> None:
+    """Jobs of one kind have different lengths here: a long one keeps its GPUs for itself."""
+    problem = made_of(kinds)
+    alone = totals.makespan(problem, [[job] for job in problem.jobs], packed=False)
+    assert last_end(problem, totals.min_makespan_packed(problem)) <= alone * (1 + 1e-3)
+
+
+def test_jobs_beyond_the_longest_divide_the_time_of_their_kind_by_what_they_have_to_go() -> None:
+    problem = made_of(["a", "b"] * 50, (8, 8))
+    shares = totals.min_makespan_packed(problem)
+    for job in problem.jobs:
+        assert sum(sum(parts) for key, parts in shares.items() if job.number in key) <= 1 + 1e-5
+    alone = totals.makespan(problem, [[job] for job in problem.jobs], packed=False)
+    assert last_end(problem, shares) < 0.9 * alone
+
+
 def test_cost_prefers_the_cheap_type_and_a_deadline_the_fast_one() -> None:
     job = Job(0, "a", 1, (10.0, 4.0), left=900.0, due=100.0)
     problem = ShareProblem(TYPES, (1, 1), [job])

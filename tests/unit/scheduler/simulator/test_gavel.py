@@ -144,6 +144,12 @@ def test_makespans_of_jobs_that_are_all_there(jobs: int) -> None:
     assert makespan_hours("fifo", jobs) > gandiva > gavel
 
 
+def test_the_makespan_of_100_jobs_with_packing() -> None:
+    table = published("gavel_osdi20_notebook_tables.json")["makespan_hours_static_multi_36_36_36"]
+    found = makespan_hours("min_makespan_packed", 100)
+    assert found == pytest.approx(table["Gavel w/ SS"]["100"], rel=0.05)
+
+
 @long
 def test_makespans_of_700_jobs_are_printed_within_the_mean_of_three_seeds() -> None:
     """The seeds behind the print are not known, and seeds 0 to 2 differ by up to 16 %."""
