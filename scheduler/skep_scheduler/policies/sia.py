@@ -14,7 +14,8 @@ anywhere without a restart.
 Configurations are powers of two within a node, and whole nodes beyond, so that a placement on whole
 nodes always exists. A new job starts with one GPU and at most doubles in a round. Costs are rounded
 to two digits and at most 3000, as the artifact has them; with p > 0 the paper maximises, which is
-not offered. The paper solves the program with GLPK, its artifact with CBC; see `multiple_choice`.
+not offered. So many answers cost the same: of these the one in which most jobs keep what they hold
+is taken. The paper solves the program with GLPK, its artifact with CBC; see `multiple_choice`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from skep_scheduler.policies.multiple_choice import WAITS, Choices, solve
 Array = np.ndarray[Any, Any]
 LEAST_GOODPUT = 1e-4
 MOST_COST = 3000.0
-TIE = 1e-6  # for each GPU; all of them together stay below a digit of the costs
+DIGIT = 0.01  # costs are whole multiples of it
+KEEP = 1e-4  # what a job gains by keeping what it holds; all of them together less than a digit
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +132,13 @@ def decide(
             free.append(number)
     if not free:
         return answer
-    gpus = np.array([column.gpus for column in columns])
-    # Rounded costs are often equal. Of equal answers the one that uses more GPUs is taken, and
-    # among those the one that gives them to younger jobs.
-    youth = np.minimum(1 + np.arange(1, len(free) + 1) / 100, 2)[:, None]
+    made = np.array([costs(jobs[number], policy.power) for number in free])
+    for row, number in enumerate(free):
+        if (present := jobs[number].present) is not None:
+            made[row, present] -= min(KEEP, DIGIT / 2 / len(free))
     program = Choices(
-        np.array([costs(jobs[number], policy.power) for number in free]) - TIE * gpus * youth,
-        gpus,
+        made,
+        np.array([column.gpus for column in columns]),
         np.array([names.index(column.gpu_type) for column in columns]),
         [left[name] for name in names],
         policy.waiting_cost,

@@ -52,6 +52,13 @@ def test_a_restart_that_costs_more_than_it_gains_is_not_made() -> None:
     assert sia.decide(sia.Sia(), [old], COLUMNS, CAPACITY) == [index("a100", 8)]
 
 
+@pytest.mark.parametrize("gpu_type", ["t4", "a100"])
+def test_of_equal_costs_a_job_keeps_what_it_holds(gpu_type: str) -> None:
+    """Both types are as fast, and a restart is too small a loss for two digits."""
+    old = sia.Candidate(np.array(goodputs(1.0)), index(gpu_type, 8), 0.999)
+    assert sia.decide(sia.Sia(), [old], COLUMNS, CAPACITY) == [index(gpu_type, 8)]
+
+
 def test_a_job_in_its_restart_keeps_its_gpus() -> None:
     jobs = [
         sia.Candidate(np.array(goodputs()), index("t4", 1), pinned=True),
