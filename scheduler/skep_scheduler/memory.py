@@ -10,7 +10,7 @@ from skep_scheduler.backfill.reservations import SHARED
 from skep_scheduler.model import Code, Gang, Options, PolicyChoice
 from skep_scheduler.placement.cells_placer import OWN_REFUSALS
 from skep_scheduler.policies.base import Decision
-from skep_scheduler.policies.domain import NodeShares
+from skep_scheduler.policies.domain import DomainCounts
 from skep_scheduler.policies.ordered import starves_at
 from skep_scheduler.state import ClusterState
 from skep_scheduler.state.queues import DomainQueue
@@ -66,7 +66,7 @@ class Memory:
     could_start: dict[Kind, tuple[bool, float]] = field(default_factory=dict)
     planned_domains: set[str] = field(default_factory=set)
     _state: ClusterState | None = None
-    _node_shares: NodeShares | None = None
+    _counts: DomainCounts | None = None
     _gangs: dict[str, str] = field(default_factory=dict)  # domain by gang that waits
     _touched: set[str] = field(default_factory=set)
     _touched_vcs: set[str] | None = None  # None: all
@@ -89,7 +89,7 @@ class Memory:
         self._gangs.clear()
         self._touched.clear()
         self.could_start.clear()
-        self._node_shares = None
+        self._counts = None
         self._touched_vcs = None
         self.changed = True
 
@@ -98,7 +98,7 @@ class Memory:
         for domain in self.domains.values():
             domain.stale = True
         self.could_start.clear()
-        self._node_shares = None
+        self._counts = None
         self._touched_vcs = None
         self.changed = True
 
@@ -124,12 +124,12 @@ class Memory:
             self.could_start[kind] = known, now
         return known
 
-    def node_shares(self, state: ClusterState) -> NodeShares:
-        """Return the shares of nodes, which are counted again only when a node changed. `state` is
+    def counts(self, state: ClusterState) -> DomainCounts:
+        """Return what is counted again only when a node or a virtual cluster changed. `state` is
         the one that it follows."""
-        if self._node_shares is None:
-            self._node_shares = NodeShares(state)
-        return self._node_shares
+        if self._counts is None:
+            self._counts = DomainCounts(state)
+        return self._counts
 
     def waiting_in(self, vc: str) -> list[Gang]:
         """Return the guaranteed gangs of a virtual cluster that wait for a place, in no order."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from skep_scheduler.backfill.admission import put
 from skep_scheduler.cells.answer import Refusal
-from skep_scheduler.model import Gang, Placement, Resize
+from skep_scheduler.model import Code, Gang, Placement, Resize
 from skep_scheduler.placement.base import Found
 from skep_scheduler.placement.cells_placer import NodeExclusion
 from skep_scheduler.policies.base import Decision, WantedSize
@@ -16,6 +16,7 @@ from skep_scheduler.state import ClusterState
 from skep_scheduler.state.cluster import held
 
 Fit = Callable[[Gang], Found | None]
+NO_SIZE = Refusal(Code.NO_SIZE, "", {})  # one for all, so that gangs of a kind have one reason
 
 
 def leaves_any(state: ClusterState, vc: str) -> bool:

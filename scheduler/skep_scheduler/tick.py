@@ -36,7 +36,7 @@ from skep_scheduler.placement.cells_placer import (
 )
 from skep_scheduler.policies import PolicyOf, policy_of
 from skep_scheduler.policies.base import Decision, Keep, View
-from skep_scheduler.policies.domain import VcDomain, shaped_for, warnings_of
+from skep_scheduler.policies.domain import KindsOn, VcDomain, shaped_for, warnings_of
 from skep_scheduler.scope import Scope
 from skep_scheduler.state import ClusterState
 from skep_scheduler.state.cluster import ReservedStart, held
@@ -64,13 +64,14 @@ class Tick:
         self._scope = scope
         self._policy_of = policies or policy_of(state.policies, options)
         self._decisions: dict[str, Decision] = {}
-        self._node_shares = self._memory.node_shares(state)
+        self._counts = self._memory.counts(state)
         self._next_at = NEVER
         self.queue: list[Gang] = []
         more = {scope.vc: scope.reservations} if scope is not None else {}
         self._backfill = Backfill(state, now, options, more, self.decision, self._remembered)
         self._exclusion = NodeExclusion(state, now, options)
         self._refused: dict[Kind | Request, Refusal] = {}
+        self._kinds_on = KindsOn(state)
         self._refused_tasks: dict[tuple[Kind | Request, int], Refusal] = {}  # of incremental gangs
         self._yielded: dict[Request, set[str]] = {}  # who would have yielded, and it was not enough
         self._placements: list[Placement] = []
@@ -226,7 +227,7 @@ class Tick:
             return None
         also = self._scope.also if self._scope is not None else None
         also = also if also is not None and domain_of(also) == domain else None
-        return VcDomain(self.state, domain, self._node_shares, also, self._unavailable)
+        return VcDomain(self.state, domain, self._counts, also, self._unavailable)
 
     def _unavailable(self, vc: str, domain: Domain) -> int:
         return unavailable_of(self.state, vc, [domain]).idle
@@ -302,32 +303,31 @@ class Tick:
         fewer = resizing.fewer(self.state, gang, tasks) if isinstance(answer, Refusal) else ()
         for smaller in fewer:
             asked = self.state.kind_as_asked(smaller)
-            known = self._known_refusal(asked, smaller)
-            if known is None and isinstance(self._find(smaller, asked), Found):
-                gang, kind = smaller, asked
+            found = self._known_refusal(asked, smaller) or self._find(smaller, asked)
+            if isinstance(found, Found):
+                gang, kind, answer = smaller, asked, found
                 break
-        self._place_whole(gang, kind)
+        self._place_whole(gang, kind, answer)
 
     def _settle_sizes(self, vc: str, decision: Decision) -> None:
         """Ask for the resizes of a virtual cluster. Where there are none, gangs that its policy
         gave nothing start on what is idle all the same: a policy counts GPUs, and has given these
         to a gang that finds no place on them."""
-        made: list[Resize] = []
-        if decision.wanted_sizes:
-            made = resizing.of(self.state, vc, decision, self._exclusion)
-            self._resizes += made
+        wanted = decision.wanted_sizes
+        made = resizing.of(self.state, vc, decision, self._exclusion) if wanted else []
+        self._resizes += made
         tight = bool(made) or resizing.leaves_any(self.state, vc)
         sizeless, self._sizeless = self._sizeless, []
         full: set[tuple[Kind, ElasticRange | None]] = set()  # who finds no places, as all like it
         for gang in sizeless:
             kind, sizes = self.state.kind_of(gang), gang.elastic
             if tight or (kind, sizes) in full or self._over_limit(gang) is not None:
-                self._block(gang, Refusal(Code.NO_SIZE, "", {}))
+                self._block(gang, resizing.NO_SIZE)
             elif (refusal := self._refused_at_least(gang, kind)) is not None:
                 if refusal.code not in OWN_REFUSALS:
                     full.add((kind, sizes))
                 self._wake_for(refusal, None)
-                self._block(gang, Refusal(Code.NO_SIZE, "", {}))
+                self._block(gang, resizing.NO_SIZE)
             else:
                 self._place_sized(gang, kind, sizes.asked if sizes is not None else gang.tasks)
 
@@ -339,14 +339,16 @@ class Tick:
         answer = self._known_refusal(kind, gang) or self._find(gang, kind)
         return answer if isinstance(answer, Refusal) else None
 
-    def _place_whole(self, gang: Gang, kind: Kind) -> None:
-        shaped = shaped_for(gang, self.decision(domain_of(gang)))
-        asked = kind if shaped is gang else self.state.kind_as_asked(shaped)
+    def _place_whole(self, gang: Gang, kind: Kind, known: Answer | None = None) -> None:
+        """Start a gang, where it finds a place: the one that is `known` already."""
+        leaf_of = self.decision(domain_of(gang)).leaf_of
+        leaf = leaf_of(gang) if leaf_of is not None else None
+        asked = kind if leaf is None else self._kinds_on.of(gang, kind, leaf)
         refused = self._known_refusal(asked, gang)
         if refused is not None and asked is not kind:
             refused = self._known_refusal(kind, gang)  # idle GPUs of another type may do
         answer = self._backfill.admit(
-            gang, kind, refused, lambda: self._find_shaped(gang, kind, shaped, asked)
+            gang, kind, refused, lambda: known or self._find_shaped(gang, kind, leaf, asked)
         )
         if isinstance(answer, HeldBack):
             if answer.refusal.code == Code.NEVER_FITS_VC:
@@ -360,11 +362,11 @@ class Tick:
         else:
             self._start(gang, answer.found)
 
-    def _find_shaped(self, gang: Gang, kind: Kind, shaped: Gang, asked: Kind) -> Answer:
+    def _find_shaped(self, gang: Gang, kind: Kind, leaf: str | None, asked: Kind) -> Answer:
         """Search places on the chosen GPU model, and then on what is idle of any."""
-        if shaped is gang:
+        if leaf is None:
             return self._find(gang, kind)
-        answer = self._known_refusal(asked, gang) or self._find(shaped, asked)
+        answer = self._known_refusal(asked, gang) or self._find(shaped_for(gang, leaf), asked)
         if isinstance(answer, Refusal):
             return self._known_refusal(kind, gang) or self._find(gang, kind, displace=False)
         return answer

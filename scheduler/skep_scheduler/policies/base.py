@@ -111,12 +111,14 @@ class DomainFacts(Protocol):
     services: the GPU-seconds of each of its last gangs that ended, as of the start of the hour; of
         a policy that `LearnsServices`
     demand: what a gang asks for; GPUs of any model count for the leaf type of which most are owned
+    demand_of_steps: what an elastic gang asks for with one and with two tasks of its elastic role
     """
 
     def waiting(self) -> Sequence[Gang]: ...
     def held(self) -> Sequence[HeldAmounts]: ...
     def capacity(self) -> Amounts: ...
     def demand(self, gang: Gang) -> Amounts: ...
+    def demand_of_steps(self, gang: Gang) -> tuple[Amounts, Amounts]: ...
     @property
     def also(self) -> Gang | None: ...
     def leaving(self) -> Sequence[HeldAmounts]: ...
@@ -337,7 +339,10 @@ class RoundView:
     def main_gpus(self, gang: Gang) -> tuple[str, float] | None:
         """Return the leaf type of which a gang asks for the most GPUs, and how many of it; of equal
         ones the first by name. None: it asks for none."""
-        return max(sorted(self.gpus(gang).items()), key=lambda one: one[1], default=None)
+        gpus = self.gpus(gang)
+        if len(gpus) < 2:
+            return next(iter(gpus.items()), None)
+        return max(sorted(gpus.items()), key=lambda one: one[1])
 
 
 @runtime_checkable

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from skep_scheduler.cells.state import Domain
 from skep_scheduler.inventory import describe
@@ -18,18 +19,27 @@ from skep_scheduler.policies.base import (
     only_gpus,
 )
 from skep_scheduler.state import ClusterState
+from skep_scheduler.state.request_classes import Kind
+
+MOST_DEMANDS = 200_000  # gangs of which it is remembered what they ask for
+T = TypeVar("T")
+# By virtual cluster and the id of the members of a gang, which are kept, so that no others get it.
+Known = dict[tuple[str, int], tuple[tuple[Member, ...], T]]
 
 
 @dataclass(slots=True)
-class NodeShares:
-    """The CPU and memory that come with a GPU, by leaf type: the mean over all nodes. To be made
-    anew when a node changes."""
+class DomainCounts:
+    """What is counted once for many plans. To be made anew when a node or a virtual cluster
+    changes."""
 
     state: ClusterState
-    _known: dict[str, tuple[float, float]] | None = None
+    demands: Known[Amounts] = field(default_factory=dict)
+    steps: Known[tuple[Amounts, Amounts]] = field(default_factory=dict)
+    _shares: dict[str, tuple[float, float]] | None = None
 
-    def of(self, leaf: str) -> tuple[float, float]:
-        if self._known is None:
+    def share_of(self, leaf: str) -> tuple[float, float]:
+        """Return the CPU and memory that come with a GPU: the mean over all nodes with such."""
+        if self._shares is None:
             totals: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
             for node in self.state.nodes.values():
                 if node.devices:
@@ -37,10 +47,21 @@ class NodeShares:
                     total[0] += len(node.devices)
                     total[1] += node.cpu_millis
                     total[2] += node.memory_mb
-            self._known = {
+            self._shares = {
                 leaf: (cpu / gpus, memory / gpus) for leaf, (gpus, cpu, memory) in totals.items()
             }
-        return self._known.get(leaf, (0.0, 0.0))
+        return self._shares.get(leaf, (0.0, 0.0))
+
+
+def _remembered(known: Known[T], gang: Gang, count: Callable[[Gang], T]) -> T:
+    """Return what was counted for these very members, or else count it. To hash their fields would
+    take longer than to count."""
+    key = gang.vc, id(gang.members)
+    if (found := known.get(key)) is None:
+        if len(known) >= MOST_DEMANDS:
+            known.clear()
+        found = known[key] = gang.members, count(gang)
+    return found[1]
 
 
 @dataclass(slots=True)
@@ -50,7 +71,7 @@ class VcDomain:
 
     state: ClusterState
     vc: str
-    node_shares: NodeShares
+    counts: DomainCounts
     also: Gang | None = None
     unavailable: Callable[[str, Domain], int] = lambda vc, domain: 0
     _capacity: dict[str, float] | None = field(default=None)
@@ -104,7 +125,7 @@ class VcDomain:
                 leaf = cells.chains[domain.chain].shape.leaf_type
                 gpus = sum(root.spec.leaves for root in domain.roots)
                 if gpus:
-                    cpu, memory = self.node_shares.of(leaf)
+                    cpu, memory = self.counts.share_of(leaf)
                     owned[leaf] += gpus
                     owned[CPU] += gpus * cpu
                     owned[MEMORY] += gpus * memory
@@ -112,6 +133,15 @@ class VcDomain:
         return self._capacity
 
     def demand(self, gang: Gang) -> Amounts:
+        return _remembered(self.counts.demands, gang, self._demand)
+
+    def demand_of_steps(self, gang: Gang) -> tuple[Amounts, Amounts]:
+        return _remembered(self.counts.steps, gang, self._demand_of_steps)
+
+    def _demand_of_steps(self, gang: Gang) -> tuple[Amounts, Amounts]:
+        return self._demand(gang.resized(1)), self._demand(gang.resized(2))
+
+    def _demand(self, gang: Gang) -> Amounts:
         amounts: defaultdict[str, float] = defaultdict(float)
         for member in gang.members:
             gpus = self._gpus(member)
@@ -119,7 +149,7 @@ class VcDomain:
                 amounts[self._leaf(member)] += member.count * gpus
             amounts[CPU] += member.count * member.cpu_millis
             amounts[MEMORY] += member.count * member.memory_mb
-        return amounts
+        return dict(amounts)
 
     def running(self) -> Iterator[Allocation]:
         state = self.state
@@ -174,13 +204,26 @@ def leaf_of(state: ClusterState, model: str) -> str:
     return next(iter(state.leaf_types(model)), model)
 
 
-def shaped_for(gang: Gang, decision: Decision) -> Gang:
+def shaped_for(gang: Gang, leaf: str) -> Gang:
     """Return a gang that accepts any GPU model with the one that its policy chose for it."""
-    leaf = decision.leaf_of(gang) if decision.leaf_of is not None else None
-    if leaf is None:
-        return gang
     members = (replace(m, gpu_model=leaf) if m.gpus else m for m in gang.members)
     return replace(gang, members=tuple(members))
+
+
+@dataclass(slots=True)
+class KindsOn:
+    """The kinds of gangs that accept any GPU model with the one that their policy chose, for the
+    length of a plan: a gang is only shaped where no other one of its kind was."""
+
+    state: ClusterState
+    _known: dict[tuple[Kind, str], Kind] = field(default_factory=dict)
+
+    def of(self, gang: Gang, kind: Kind, leaf: str) -> Kind:
+        """Return the kind of a gang on a leaf type."""
+        if (found := self._known.get((kind, leaf))) is None:
+            found = self.state.kind_as_asked(shaped_for(gang, leaf))
+            self._known[kind, leaf] = found
+        return found
 
 
 def warnings_of(decisions: Mapping[str, Decision]) -> dict[str, str]:

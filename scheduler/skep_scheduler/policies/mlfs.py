@@ -78,8 +78,10 @@ class Mlfs:
         learned = [learning(job.total - job.left, job.total) for job in jobs]
         lacking = [self._lacking(job, now) for job in jobs]
         if self.normalise == "yes":
-            learned = [value / (max(learned) or 1.0) for value in learned]
-            lacking = [value / (max(lacking) or 1.0) for value in lacking]
+            most_learned = max(learned, default=0.0) or 1.0
+            most_lacking = max(lacking, default=0.0) or 1.0
+            learned = [value / most_learned for value in learned]
+            lacking = [value / most_lacking for value in lacking]
         return [
             self.alpha * ml + (1 - self.alpha) * c for ml, c in zip(learned, lacking, strict=True)
         ]

@@ -273,14 +273,13 @@ class _Sizes:
     def _job(self, gang: Gang) -> _Job | None:
         """Return what is decided for a gang; None for one that has no GPUs, or starts one task at
         a time."""
-        demand = self.domain.demand
-        gpus = only_gpus(demand(gang))
+        gpus = only_gpus(self.domain.demand(gang))
         if gang.incremental or not gpus:
             return None
         leaf = max(sorted(gpus), key=lambda name: gpus[name])
         job = _Job(gang, leaf, 0, round(gpus[leaf]), RIGID)
         if (sizes := gang.elastic) is not None:
-            one, two = only_gpus(demand(gang.resized(1))), only_gpus(demand(gang.resized(2)))
+            one, two = map(only_gpus, self.domain.demand_of_steps(gang))
             grown = {name: two[name] - one.get(name, 0.0) for name in two}
             grows = max(sorted(grown), key=lambda name: grown[name])
             if grown[grows] > 0:
