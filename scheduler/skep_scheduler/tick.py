@@ -34,6 +34,7 @@ from skep_scheduler.placement.cells_placer import (
     NodeExclusion,
     unplaced,
 )
+from skep_scheduler.placement.displacing import Displacer
 from skep_scheduler.policies import PolicyOf, policy_of
 from skep_scheduler.policies.base import Decision, Keep, View
 from skep_scheduler.policies.domain import KindsOn, VcDomain, shaped_for, warnings_of
@@ -71,7 +72,7 @@ class Tick:
         self._backfill = Backfill(state, now, options, more, self.decision, self._remembered)
         self._exclusion = NodeExclusion(state, now, options)
         self._refused: dict[Kind | Request, Refusal] = {}
-        self._kinds_on = KindsOn(state)
+        self._kinds_on, self._displacer = KindsOn(state), Displacer(state, now)
         self._refused_tasks: dict[tuple[Kind | Request, int], Refusal] = {}  # of incremental gangs
         self._yielded: dict[Request, set[str]] = {}  # who would have yielded, and it was not enough
         self._placements: list[Placement] = []
@@ -310,9 +311,8 @@ class Tick:
         self._place_whole(gang, kind, answer)
 
     def _settle_sizes(self, vc: str, decision: Decision) -> None:
-        """Ask for the resizes of a virtual cluster. Where there are none, gangs that its policy
-        gave nothing start on what is idle all the same: a policy counts GPUs, and has given these
-        to a gang that finds no place on them."""
+        """Ask for the resizes of a virtual cluster. Where there are none, gangs without a size start
+        on what is idle: a policy counts GPUs, and may give them to a gang with no place on them."""
         wanted = decision.wanted_sizes
         made = resizing.of(self.state, vc, decision, self._exclusion) if wanted else []
         self._resizes += made
@@ -385,7 +385,7 @@ class Tick:
         if gang.opportunistic or decision.keep is Keep.FIRM:
             return None
         search = partial(self._exclusion.outside, gang, kind)
-        found = preemption.displacing(self.state, gang, decision, self.now, search)
+        found = self._displacer.find(gang, kind, decision, search)
         if found is None and decision.yielding is not None and decision.note_start is not None:
             self._yielded.setdefault(kind.request, set()).update(decision.yielding(gang))
         return found

@@ -7,7 +7,7 @@ around it, and from what its VC has left.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from skep_scheduler.cells.answer import CellPlacement, CellTaskPlacement
 from skep_scheduler.cells.request import GangRequest
@@ -193,6 +193,24 @@ def release(state: CellState, name: str) -> bool:
     _set_users(state, leaves, group, None)
     state.release([leaf for leaf in leaves if leaf.holder is None])
     return True
+
+
+def release_all(state: CellState, names: Iterable[str]) -> None:
+    """These gangs are gone. It is as `release` for each, but counts once what they had together."""
+    freed: dict[int, list[Physical]] = {}  # by priority
+    for name in names:
+        group = state.groups.get(name)
+        if group is None or group.preempting:
+            cancel(state, name)
+            continue
+        _remove(state, group)
+        leaves = _leaves(group)
+        _set_users(state, leaves, group, None)
+        for leaf in leaves:
+            if leaf.holder is None:
+                freed.setdefault(leaf.priority, []).append(leaf)
+    for leaves in freed.values():
+        state.release(leaves)
 
 
 def downgrade(state: CellState, group: Group, reason: str) -> None:

@@ -3,13 +3,11 @@ places that are nominated for the preemptor can still be had."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from itertools import chain
 
 from skep_scheduler.cells.answer import Refusal
 from skep_scheduler.model import (
-    Allocation,
     Cancel,
     Code,
     Downgrade,
@@ -20,12 +18,11 @@ from skep_scheduler.model import (
     Reason,
     Victim,
 )
-from skep_scheduler.placement.base import Answer, Found
+from skep_scheduler.placement.base import Found
 from skep_scheduler.policies.base import Decision
 from skep_scheduler.state import ClusterState, owner_of
-from skep_scheduler.state.cluster import Nomination, held
+from skep_scheduler.state.cluster import Nomination
 
-MOST_TRIES = 4  # to place a preemptor elsewhere
 WORTH = 20.0  # a job runs so many times what its restart costs before a policy takes its places
 
 
@@ -57,156 +54,6 @@ def undoes(state: ClusterState, found: Found, made: Iterable[Preemption]) -> lis
     started = [gang for gang in found.downgrades if gang not in state.running]
     planned = {preempting.gang for preempting in made}
     return started + [gang for gang in found.cancels if gang in planned]
-
-
-def displacing(
-    state: ClusterState,
-    gang: Gang,
-    decision: Decision,
-    now: float,
-    search: Callable[[Collection[str]], Answer],
-) -> Found | None:
-    """Find places for a gang on those of running gangs of its virtual cluster that come later in
-    the order of a policy, or that yield to it as the policy says, for a policy that displaces.
-    None: that would not be enough.
-
-    Those that leave anyway go first and then the first that yields, until the gang fits; of these
-    as many stay as it fits beside, the last that would yield before the others, so that none leaves
-    without need. `search` finds places without those on some excluded nodes."""
-    later = _yielding(state, gang, decision, now)
-
-    def fits() -> bool:
-        return isinstance(search(()), Found)
-
-    enough = _enough(state, later, fits)
-    victims = _needed(state, enough[::-1], fits, known_not_to_fit=True)
-    if not victims:
-        return None
-
-    def found_without(excluded: Collection[str]) -> Answer:
-        with state.trial():
-            _release(state, victims)
-            return search(excluded)
-
-    first = found_without(())
-    others = (found_without(excluded) for excluded in _exclusions(state, victims, first))
-    for answer in chain([first], others):
-        if (
-            isinstance(answer, Found)
-            and _takes_from_all(answer, victims)
-            and can_be_reserved(state, gang, answer)
-        ):
-            return answer
-    return None
-
-
-def _yielding(
-    state: ClusterState, gang: Gang, decision: Decision, now: float
-) -> Sequence[Allocation]:
-    """Return the gangs whose places a waiting one may take, the first to leave first."""
-    running = [state.running[gang_id] for gang_id in state.running_of[gang.vc]]
-    order, turn = decision.order, dict[str, int]()
-    if decision.yielding is not None:
-        turn = {gang_id: n for n, gang_id in enumerate(decision.yielding(gang))}
-        if not turn:
-            return []
-        running = [one for one in running if one.leaving or one.gang.id in turn]
-    able = [
-        one
-        for one in running
-        if (one.leaving or one.gang.preemptible)
-        and one.gang.priority <= gang.priority
-        and state.is_guaranteed(one.gang.id)
-    ]
-    if decision.yielding is None:
-        mine, ranks = order(gang), {one.gang.id: order(one.served(now)) for one in able}
-        later = [one for one in able if ranks[one.gang.id] > mine]
-        later.sort(key=lambda one: (one.leaving, ranks[one.gang.id]), reverse=True)
-    else:
-        later = able
-        later.sort(key=lambda one: (not one.leaving, turn.get(one.gang.id, 0), order(one.gang)))
-    return later
-
-
-def _enough(
-    state: ClusterState, gangs: Sequence[Allocation], fits: Callable[[], bool]
-) -> Sequence[Allocation]:
-    """Return the first gangs without which it fits, up to twice as many as it takes; none if all of
-    them are too few."""
-    done, more = 0, 1
-    with state.trial():
-        while done < len(gangs):
-            _release(state, gangs[done : done + more])
-            done, more = min(done + more, len(gangs)), more * 2
-            if fits():
-                return gangs[:done]
-    return []
-
-
-def _needed(
-    state: ClusterState,
-    gangs: Sequence[Allocation],
-    fits: Callable[[], bool],
-    *,
-    known_not_to_fit: bool = False,
-) -> list[Allocation]:
-    """Return which of these gangs have to leave, where it fits without all of them. The first stay
-    before the others. It asks for halves and not for each, as most are not in the way."""
-    if not gangs or (not known_not_to_fit and fits()):
-        return []
-    if len(gangs) == 1:
-        return [*gangs]
-    half = len(gangs) // 2
-    with state.trial():
-        _release(state, gangs[half:])
-        first = _needed(state, gangs[:half], fits)
-    with state.trial():
-        _release(state, first)
-        return first + _needed(state, gangs[half:], fits, known_not_to_fit=not first)
-
-
-def _release(state: ClusterState, gangs: Iterable[Allocation]) -> None:
-    for allocation in gangs:
-        state.allocations.release(allocation.gang.id)
-
-
-def _exclusions(
-    state: ClusterState, victims: Sequence[Allocation], first: Answer
-) -> Iterator[Collection[str]]:
-    """Yield nodes that a preemptor shall not use, one try after the other, after it was placed at
-    `first` on any: that it takes the nodes of its victims and no more others than it needs beside
-    them, that it takes these alone, and that it does without one of these."""
-    nodes = {task.node for victim in victims for task in victim.tasks}
-    found = {task.node for _, task in first.tasks} if isinstance(first, Found) else set()
-    others = state.nodes.keys() - nodes
-    idle, unused = sorted(found - nodes), len(nodes - found)
-    if idle and unused:
-        yield others - set(idle[:-unused])
-    yield others
-    if len(nodes) > 1:
-        yield from (others | {node} for node in sorted(nodes)[:MOST_TRIES])
-
-
-def can_be_reserved(state: ClusterState, gang: Gang, found: Found) -> bool:
-    """Return whether a preemptor can have its places reserved while its victims still run. Its
-    virtual cluster may own a cell that is bound elsewhere until the last of them has left."""
-    placement = Placement(gang.id, tuple(task for _, task in found.tasks))
-    with state.trial():
-        for other in found.cancels:
-            state.allocations.release(other)
-        return state.allocations.reserve(gang, held(gang, placement))
-
-
-def _takes_from_all(found: Found, victims: Collection[Allocation]) -> bool:
-    """Note the victims, if each of them has some of the GPUs that were found. The preemptor takes
-    over the cells of its victims: one that has none of them would leave in vain."""
-    wanted = {uuid for _, task in found.tasks for uuid in task.gpu_uuids}
-    for victim in victims:
-        overlap = [uuid for task in victim.tasks for uuid in task.gpu_uuids if uuid in wanted]
-        if not overlap:
-            return False
-        found.victims[victim.gang.id] = overlap
-    return True
 
 
 def cools_until(state: ClusterState, gang_id: str, options: Options) -> float:

@@ -124,9 +124,14 @@ class Allocations:
 
     def release(self, gang_id: str) -> None:
         """It holds nothing any more; a preemptor gives back what it has reserved."""
-        for name in self.groups.get(gang_id, ()):
-            ledger.release(self.cells, name)
-        self._note(gang_id, (), ())
+        self.release_all([gang_id])
+
+    def release_all(self, gang_ids: Sequence[str]) -> None:
+        """These gangs hold nothing any more."""
+        names = [name for gang_id in gang_ids for name in self.groups.get(gang_id, ())]
+        ledger.release_all(self.cells, names)
+        for gang_id in gang_ids:
+            self._note(gang_id, (), ())
 
     def downgrade(self, gang_id: str, reason: str) -> None:
         for group in self.groups_of(gang_id):

@@ -13,10 +13,18 @@ from tests.support.cluster import Cluster, gang, member, node, owns
 
 from skep_scheduler import engine
 from skep_scheduler.explain.standings import sentence
-from skep_scheduler.model import Code, Gang, Options, Plan, PolicyChoice
-from skep_scheduler.placement import preemption
+from skep_scheduler.model import (
+    Claim,
+    Code,
+    Gang,
+    Options,
+    Plan,
+    PolicyChoice,
+    VirtualCluster,
+)
 from skep_scheduler.placement.base import Answer
 from skep_scheduler.placement.cells_placer import find
+from skep_scheduler.placement.displacing import Displacer
 from skep_scheduler.policies.base import BackfillMode, Decision, Keep, Key, Needs, View
 from skep_scheduler.policies.ordered import Ordered
 
@@ -235,10 +243,48 @@ def test_whom_to_displace_is_found_in_few_searches(firm: list[str], most: int) -
         searches += 1
         return find(world.state, whole, world.state.kind_of(whole), 1, None, excluded)
 
-    found = preemption.displacing(world.state, whole, decision, 100.0, search)
+    kind = world.state.kind_of(whole)
+    found = Displacer(world.state, 100.0).find(whole, kind, decision, search)
     assert (found is None) == bool(firm)
     assert found is None or len(found.victims) == 8
     assert searches <= most
+
+
+def test_a_gang_takes_no_places_on_gpus_that_it_cannot_use() -> None:
+    """Although who is there would yield before others."""
+    models = {"n0": "A100", "n1": "V100"}
+    claims = tuple(Claim("", model, 8) for model in models.values())
+    nodes = [node(name, model=model) for name, model in models.items()]
+    world = Displacing(nodes, (VirtualCluster("a", claims),), OPTIONS)
+    for name, model, seconds in (("v", "V100", 9000.0), ("l", "A100", 800.0), ("s", "A100", 700.0)):
+        own = member(1, 8 if name == "v" else 4, gpu_model=model)
+        world.run(gang(name, members=[own], predicted_s=seconds))
+    world.now = 100.0
+    short = member(1, 4, gpu_model="A100")
+    world.submit(gang("short", members=[short], at=100.0, predicted_s=10.0))
+    (made,) = world.plan().preemptions
+    assert [victim.gang for victim in made.victims] == ["l"]
+
+
+def test_gangs_that_are_released_together_leave_the_same_as_one_after_the_other() -> None:
+    world = cluster(3, a=16, b=8)
+    world.run(
+        gang("whole", gpus=8),
+        gang("four", gpus=4, priority=7),
+        gang("firm", gpus=2, preemptible=False),
+        gang("idle", gpus=2, priority=-1),
+        gang("other", vc="b", gpus=4),
+    )
+    state, names = world.state, ["whole", "idle", "firm", "four"]
+    before = state.digest()
+    with state.trial():
+        state.allocations.release_all(names)
+        together = state.digest()
+    with state.trial():
+        for name in names:
+            state.allocations.release(name)
+        assert state.digest() == together != before
+    assert state.digest() == before
 
 
 def _decision(world: Displacing) -> Decision:
