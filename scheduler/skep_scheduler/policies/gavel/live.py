@@ -22,8 +22,8 @@ another type than its own stays there until it is displaced; pairs of jobs are n
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import log2
@@ -32,6 +32,7 @@ from typing import ClassVar
 from skep_scheduler.model import Gang
 from skep_scheduler.policies.base import (
     WEIGHTS,
+    Amounts,
     Knows,
     Needs,
     Parts,
@@ -71,6 +72,8 @@ OBJECTIVES: Mapping[str, Callable[[ShareProblem], Shares]] = {
 }
 FILLS = ("max_min", "water_filling")  # on one type by water-filling, without a solver
 BY_WORK_LEFT = ("ftf", "min_makespan")
+Speeds = tuple[tuple[str, float], ...]  # by the name of a GPU model
+Kinds = tuple[tuple["JobKind", int], ...]
 UNKNOWN_S = 3600.0
 SHORTEST_S = 60.0  # shorter times count as this
 MOST_KINDS = 256  # rows of a program; with more, speeds are rounded until they are as few
@@ -139,23 +142,20 @@ class Gavel:
         """Return the parts of each gang by leaf type; of one without GPUs {"": 1}."""
         types = tuple(sorted(only_gpus(view.capacity)))
         left = {leaf: view.capacity[leaf] for leaf in types}
-        table, weights = weights_of(self.speeds), weights_of(self.weights)
+        table, weights = tuple(weights_of(self.speeds).items()), weights_of(self.weights)
         found: dict[str, dict[str, float]] = {}
         tiers: defaultdict[int, list[tuple[Gang, JobKind]]] = defaultdict(list)
+        known: dict[tuple[Speeds, str, float], tuple[float, ...]] = {}
         for gang in view.gangs:
             most = view.main_gpus(gang)
             if most is None:
                 found[gang.id] = {"": 1.0}
                 continue
             at, gpus = most
-            named = dict(gang.speeds) or table
-            rates = tuple(
-                speed_on(leaf, named)
-                if (leaf == at or (len(view.gpus(gang)) == 1 and view.accepts_any(gang)))
-                and view.capacity[leaf] >= gpus
-                else 0.0
-                for leaf in types
-            )
+            anywhere = len(view.gpus(gang)) == 1 and view.accepts_any(gang)
+            asked = gang.speeds or table, "" if anywhere else at, gpus
+            if (rates := known.get(asked)) is None:
+                rates = known[asked] = _rates(view.capacity, types, *asked)
             row = self._kind(view, gang, gpus, weights.get(gang.owner, 1.0), rates)
             tiers[gang.priority].append((gang, row))
         warning = ""
@@ -187,10 +187,10 @@ class Gavel:
         self, types: Sequence[str], left: Mapping[str, float], jobs: Sequence[tuple[Gang, JobKind]]
     ) -> tuple[dict[str, dict[str, float]], str]:
         open_types = [at for at, leaf in enumerate(types) if left[leaf] > NONE_LEFT]
-        rows = _rounded([_only(row, open_types) for _, row in jobs])
-        counts: dict[JobKind, int] = defaultdict(int)
-        for row in rows:
-            counts[row] += 1
+        only = {row: _only(row, open_types) for row in dict.fromkeys(row for _, row in jobs)}
+        coarse = _rounded(only.values())
+        rows = [coarse[only[row]] for _, row in jobs]
+        counts = Counter(rows)
         kinds = sorted(counts, key=lambda row: (row.gpus, row.weight, row.rates))
         problem = (
             tuple(types[at] for at in open_types),
@@ -227,8 +227,21 @@ def _only(row: JobKind, open_types: Sequence[int]) -> JobKind:
     return replace(row, rates=tuple(row.rates[at] for at in open_types))
 
 
-def _rounded(rows: Sequence[JobKind]) -> Sequence[JobKind]:
-    """Round the speeds and times of many different jobs, so that a program stays small."""
+def _rates(
+    capacity: Amounts, types: Sequence[str], speeds: Speeds, leaf: str, gpus: float
+) -> tuple[float, ...]:
+    """Return the speeds of a job on each type, 0 where it cannot run: on a type of which there are
+    too few GPUs, and but for one leaf, if that is not "", on all others."""
+    named = dict(speeds)
+    return tuple(
+        speed_on(each, named) if leaf in ("", each) and capacity[each] >= gpus else 0.0
+        for each in types
+    )
+
+
+def _rounded(rows: Iterable[JobKind]) -> Mapping[JobKind, JobKind]:
+    """Round the speeds and times of many different jobs, so that a program stays small. Return each
+    as it was and rounded."""
     known = {row: row for row in rows}
     for steps, octave in zip(STEPS, OCTAVES, strict=True):
         if len(set(known.values())) <= MOST_KINDS:
@@ -238,7 +251,7 @@ def _rounded(rows: Sequence[JobKind]) -> Sequence[JobKind]:
                 _coarse_time(seconds, octave) for seconds in (last.left, last.total, last.elapsed)
             )
             known[row] = JobKind(row.gpus, row.weight, _coarse(last.rates, steps), *times)
-    return [known[row] for row in rows]
+    return known
 
 
 def _coarse_time(seconds: float, steps: float) -> float:
@@ -252,7 +265,6 @@ def _coarse(rates: tuple[float, ...], steps: int) -> tuple[float, ...]:
     return tuple(max(round(rate / most * steps), 1) / steps if rate > 0 else 0.0 for rate in rates)
 
 
-Kinds = tuple[tuple[JobKind, int], ...]
 Solved = tuple[tuple[float, ...], ...]
 
 
@@ -261,20 +273,18 @@ def _solve(objective: str, types: tuple[str, ...], gpus: tuple[float, ...], kind
     """Return the parts of one job of each kind. Raises `SolverMissing`, and what HiGHS raises."""
     if len(types) <= 1 and objective in FILLS:
         return _filled(gpus, kinds)
-    jobs = [
-        Job(number, row, row.gpus, row.rates, row.left, row.elapsed, row.weight, row.total)  # type: ignore[arg-type]
-        for number, row in enumerate(row for row, count in kinds for _ in range(count))
-    ]
+    jobs: list[Job] = []  # those of one kind are one object, as often as there are jobs
+    for number, (row, count) in enumerate(kinds):
+        same = Job(number, row, row.gpus, row.rates, row.left, row.elapsed, row.weight, row.total)  # type: ignore[arg-type]
+        jobs += [same] * count
     shares = OBJECTIVES[objective](ShareProblem(types, gpus, jobs))  # type: ignore[arg-type]
-    found, first = [], 0
+    if not shares and any(any(row.rates) for row, _ in kinds):
+        raise ArithmeticError("the program has no answer")
     none = (0.0,) * len(types)
-    for row, count in kinds:
-        own = shares.get((first,), none)
-        found.append(tuple(min(max(x, 0.0), 1.0) for x in own))
-        if shares == {} and any(rate > 0 for rate in row.rates):
-            raise ArithmeticError("the program has no answer")
-        first += count
-    return tuple(found)
+    return tuple(
+        tuple(min(max(x, 0.0), 1.0) for x in shares.get((number,), none))
+        for number in range(len(kinds))
+    )
 
 
 def _filled(gpus: tuple[float, ...], kinds: Kinds) -> Solved:
