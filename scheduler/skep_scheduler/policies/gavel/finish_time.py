@@ -68,38 +68,57 @@ def solve(problem: ShareProblem, goals: Sequence[Goal]) -> tuple[float, Shares]:
     """Return the least ratio and its shares."""
     # Below this no share is enough: each job alone on its fastest type for all its time.
     low = max((job.elapsed + job.left / max(job.rates)) / time for (job, *_), time in goals)
-    low_factor, shares = _factor(problem, goals, low, centre=True)
+    rates = _Rates(problem, goals)
+    low_factor = rates.factor(low, centre=True)
     if low_factor >= 1 - ACCURACY:
-        return low, shares
-    high, high_factor = 2 * low, _factor(problem, goals, 2 * low)[0]
+        return low, rates.shares()
+    high, high_factor = 2 * low, rates.factor(2 * low)
     while high_factor < 1:
         low, low_factor = high, high_factor
         high *= 2
-        high_factor = _factor(problem, goals, high)[0]
+        high_factor = rates.factor(high)
     for _ in range(STEPS):
         if high <= low * (1 + ACCURACY) or high_factor <= 1 + ACCURACY:
             break
         part = (1 - low_factor) / (high_factor - low_factor)
         ratio = low + (high - low) * min(max(part * 1.02, 0.02), 0.98)
-        factor = _factor(problem, goals, ratio)[0]
+        factor = rates.factor(ratio)
         if factor < 1:
             low, low_factor = ratio, factor
         else:
             high, high_factor = ratio, factor
-    return high, _factor(problem, goals, high, centre=True)[1]
+    rates.factor(high, centre=True)
+    return high, rates.shares()
 
 
-def _factor(
-    problem: ShareProblem, goals: Sequence[Goal], ratio: float, *, centre: bool = False
-) -> tuple[float, Shares]:
-    """Return by how much the rates that a ratio asks for can be multiplied."""
-    program = Program()
-    factor = program.column(1.0)
-    allocation = ShareColumns(program, problem, [group for group, _ in goals])
-    for (group, time), made in zip(goals, allocation.made, strict=True):
+class _Rates:
+    """The rates that a ratio asks for, and by how much all of them can be multiplied: one program,
+    of which a ratio changes some values."""
+
+    def __init__(self, problem: ShareProblem, goals: Sequence[Goal]) -> None:
+        self._goals, self._program = goals, Program()
+        self._factor = self._program.column(1.0)
+        groups = [group for group, _ in goals]
+        self._allocation = ShareColumns(self._program, problem, groups)
+        self._rows: list[int] = []
+        self._values: list[float] | None = None
+
+    def factor(self, ratio: float, *, centre: bool = False) -> float:
+        """Return the factor; `centre`: at the centre of all shares with it, see `shares`."""
+        rows = [self._row(at, ratio) for at in range(len(self._goals))]
+        if not self._rows:
+            self._rows = [self._program.row(row, low=0.0) for row in rows]
+        else:
+            for number, row in zip(self._rows, rows, strict=True):
+                self._program.change(number, row)
+        self._values = self._program.solve(centre=centre)
+        return 0.0 if self._values is None else self._values[self._factor]
+
+    def shares(self) -> Shares:
+        """Return the shares of the last factor."""
+        return {} if self._values is None else self._allocation.shares(self._values)
+
+    def _row(self, at: int, ratio: float) -> list[tuple[int, float]]:
+        (group, time), made = self._goals[at], self._allocation.made[at]
         need = len(group) * group[0].left / max(ratio * time - group[0].elapsed, 1e-9)
-        program.row([*((column, rate / need) for column, rate in made), (factor, -1.0)], low=0.0)
-    values = program.solve(centre=centre)
-    if values is None:
-        return 0.0, {}
-    return values[factor], allocation.shares(values) if centre else {}
+        return [*((column, rate / need) for column, rate in made), (self._factor, -1.0)]

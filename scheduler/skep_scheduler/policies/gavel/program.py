@@ -33,10 +33,12 @@ class Program:
         self._low: list[float] = []
         self._high: list[float] = []
         self._starts, self._columns, self._values = [0], list[int](), list[float]()
+        self._simplex: Any = None  # the solver of the last vertex, which goes on from there
         self.duals: Sequence[float] = ()
 
     def column(self, cost: float = 0.0) -> int:
         self._cost.append(cost)
+        self._simplex = None
         return len(self._cost) - 1
 
     def row(
@@ -48,11 +50,24 @@ class Program:
         self._starts.append(len(self._columns))
         self._low.append(low)
         self._high.append(high)
+        self._simplex = None
         return len(self._low) - 1
+
+    def change(self, row: int, entries: Iterable[tuple[int, float]]) -> None:
+        """Change the values of a row; its columns stay the same and in their order."""
+        for at, (column, value) in enumerate(entries, self._starts[row]):
+            self._values[at] = value
+            if self._simplex is not None:
+                self._simplex.changeCoeff(row, column, value)
 
     def solve(self, *, centre: bool = True) -> list[float] | None:
         """Return the columns, None where no point meets the rows. `centre`: the centre of the
-        optimal face and not a vertex. Sets `duals` of the rows. Raises `SolverMissing`."""
+        optimal face and not a vertex; a vertex is looked for from the last one on. Sets `duals` of
+        the rows. Raises `SolverMissing`."""
+        if not centre and self._simplex is not None:
+            if (values := self._run(self._simplex)) is not None:
+                return values
+            self._simplex = None  # it may have lost its way: once more from the start
         try:
             import highspy
             import numpy as np
@@ -85,9 +100,17 @@ class Program:
         }.items():
             solver.setOptionValue(name, value)
         solver.passModel(model)
+        if not centre:
+            self._simplex = solver
+        found = self._run(solver)
+        return self.solve(centre=False) if centre and found is None else found
+
+    def _run(self, solver: Any) -> list[float] | None:
+        import highspy
+
         solver.run()
         if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-            return self.solve(centre=False) if centre else None
+            return None
         solution = solver.getSolution()
         self.duals = list(solution.row_dual)
         return list(solution.col_value)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from skep_scheduler.policies.gavel import fifo, finish_time, gandiva, max_min, totals
 from skep_scheduler.policies.gavel.problem import Job, ShareProblem, Shares, isolated, proportional
-from skep_scheduler.policies.gavel.program import SolverMissing
+from skep_scheduler.policies.gavel.program import Program, SolverMissing
 
 TYPES = ("v100", "k80")
 RATES = st.tuples(st.integers(1, 20), st.integers(1, 20))
@@ -252,3 +252,15 @@ def test_without_the_solver_the_error_says_what_to_install(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "highspy", None)
     with pytest.raises(SolverMissing, match=r"skep\[policies\]"):
         max_min.max_min(made_of(["a"]))
+
+
+def test_a_program_that_changes_is_solved_like_a_new_one() -> None:
+    """Also where it goes on from the vertex before."""
+    program = Program()
+    columns = [program.column(1.0), program.column(2.0)]
+    row = program.row(zip(columns, (1.0, 1.0), strict=True), high=4.0)
+    assert program.solve(centre=False) == pytest.approx([0.0, 4.0])
+    program.change(row, zip(columns, (0.5, 2.0), strict=True))
+    assert program.solve(centre=False) == pytest.approx([8.0, 0.0])
+    program.row([(columns[0], 1.0)], high=2.0)
+    assert program.solve(centre=False) == pytest.approx([2.0, 1.5])
