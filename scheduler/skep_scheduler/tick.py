@@ -311,7 +311,7 @@ class Tick:
         self._place_whole(gang, kind, answer)
 
     def _settle_sizes(self, vc: str, decision: Decision) -> None:
-        """Ask for the resizes of a virtual cluster. Where there are none, gangs without a size start
+        """Ask for resizes of a virtual cluster. Where there are none, gangs without a size start
         on what is idle: a policy counts GPUs, and may give them to a gang with no place on them."""
         wanted = decision.wanted_sizes
         made = resizing.of(self.state, vc, decision, self._exclusion) if wanted else []
