@@ -25,6 +25,7 @@ from skep_platform.jobs.models import Job, JobAttempt, TaskRole
 from skep_platform.tenancy import queries as tenancy
 from skep_scheduler import usage
 from skep_scheduler.model import Node
+from skep_scheduler.simulator.command import plain_model
 
 COLUMNS = (
     "id",
@@ -131,7 +132,7 @@ def _row(job: Mapping[str, Any]) -> list[Any]:
         job["user_name"],
         job["priority"],
         "" if due is None else round(due.timestamp(), 3),
-        job["gpu_model"] or "",
+        plain_model(job["gpu_model"] or ""),  # as the shape of the cluster names it
         job["name"],
     ]
 

@@ -170,13 +170,11 @@ def _write(simulation: Simulation, path: Path) -> int:
         guaranteed=simulation.vc_id is not None,
     )
     number = 0
-    model = history.COLUMNS.index("gpu_model")
     with path.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file)
         lines.writerow(history.COLUMNS)
         for row in history.rows(simulation.owner, window, most + 1):
             number += 1
-            row[model] = plain_model(row[model])
             lines.writerow(row)
     if number > most:
         raise SkepError(

@@ -123,6 +123,17 @@ def test_a_job_of_a_trace_ran_as_long_as_its_attempts_together(world):
 
 
 @pytest.mark.django_db(transaction=True)  # it is read in threads
+def test_a_trace_names_models_of_gpus_as_the_shape_of_the_cluster_does(world):
+    """Else a job that asks for its model fits nowhere in the simulation."""
+    make_node("node-b", gpus=8, model="H100 80GB")
+    job = ended(world["red"], world["ann"], at=30)
+    job.roles.update(gpu_model="H100 80GB")
+    assert trace(Api(world["ann"]))[-1]["gpu_model"] == "H100-80GB"
+    shape = Api(world["ann"]).get("/simulations/cluster").json()["shape"]
+    assert "1x8xH100-80GB" in shape.split("+")
+
+
+@pytest.mark.django_db(transaction=True)  # it is read in threads
 def test_a_trace_is_read_in_pieces_without_a_job_twice(world, monkeypatch):
     monkeypatch.setattr(history, "PIECE", 2)
     for _ in range(4):
