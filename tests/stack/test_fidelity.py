@@ -19,7 +19,7 @@ import statistics
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise, repeat
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -96,6 +96,7 @@ def costs(record: dict[str, Any], wanted: Sequence[Asked]) -> dict[str, float]:
     hold_one, hold_gang: from a place to clean GPUs, without the work, of one task and of several
     leave: from the wish that it leaves to clean GPUs
     diagnose: from clean GPUs to the known cause of a failure
+    first_diagnosis: the same of the first failure, at which the worker loads the rules
     """
     asked_of = dict(zip(record["ids"], wanted, strict=True))
     submitted = {row["id"]: row["submitted"] for row in record["jobs"]}
@@ -113,7 +114,11 @@ def costs(record: dict[str, Any], wanted: Sequence[Asked]) -> dict[str, float]:
         found[kind].append(one["clean"] - one["placed"] - asked_of[one["job"]].run_s)
         if one["outcome"] == "FAILED":
             found["diagnose"].append(one["judged"] - one["clean"])
-    return {name: round(statistics.median(values), 3) for name, values in found.items()}
+    medians = {name: statistics.median(values) for name, values in found.items()}
+    failed = [one for one in record["attempts"] if one["outcome"] == "FAILED"]
+    first = min(failed, key=lambda one: one["clean"])
+    medians["first_diagnosis"] = first["judged"] - first["clean"]
+    return {name: round(value, 3) for name, value in medians.items()}
 
 
 def clock_of(ticks: Sequence[float]) -> Callable[[float], float]:
@@ -170,7 +175,8 @@ def replay(record: dict[str, Any], wanted: Sequence[Asked]) -> Replayed:
         cluster.change_node_later(NodeChange(at, row["node"], NodeAction(row["action"])))
     cluster.decide_s = spent["decide"]
     cluster.noticed_at = clock_of([moment - start for moment in record["ticks"]])
-    cluster.retry_delay_s = lambda failures: spent["diagnose"] + backoff_s(failures)
+    diagnoses = chain([spent["first_diagnosis"]], repeat(spent["diagnose"]))
+    cluster.retry_delay_s = lambda failures: next(diagnoses) + backoff_s(failures)
     cluster.run_to_end()
     results = sorted(cluster.outcome().jobs, key=lambda one: one.id)
     times = [
