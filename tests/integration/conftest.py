@@ -6,9 +6,17 @@ import pytest
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_node, make_user, make_vc
 
+from skep_platform.accounts import current_user
 from skep_platform.accounts.models import User
 from skep_platform.cluster.models import Node
 from skep_platform.tenancy.models import VirtualCluster
+
+
+@pytest.fixture(autouse=True)
+def _tokens_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many queries a request makes would depend on the time since the one before. What is
+    remembered of tokens has tests of its own."""
+    monkeypatch.setattr(current_user, "FRESH_S", 0.0)
 
 
 @pytest.fixture

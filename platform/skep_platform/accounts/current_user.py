@@ -41,10 +41,14 @@ def admin(request: Request) -> User:
     return found
 
 
+# A token that another process revokes, or whose user it deactivates, works for so long after that.
+FRESH_S = 1.0
+
+
 class TokenAuthentication(KnoxAuthentication):
-    """Knox's header handling with a single query: the digest is the key, and expired tokens are
-    cleared away when one is made, not while reading. The scope of the token is checked here, where
-    no view can forget it."""
+    """Knox's header handling with a single query a second at most: the digest is the key, and
+    expired tokens are cleared away when one is made, not while reading. The scope of the token is
+    checked here, where no view can forget it."""
 
     def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
         found = super().authenticate(request)
@@ -54,7 +58,7 @@ class TokenAuthentication(KnoxAuthentication):
         return admitted(user, token, request)
 
     def authenticate_credentials(self, token: bytes) -> tuple[User, ApiToken]:
-        found = queries.living_token(token.decode("utf-8", "replace"))
+        found = queries.living_token(token.decode("utf-8", "replace"), FRESH_S)
         if found is None:
             raise AuthenticationFailed("The token is unknown or expired; log in again.")
         return found.user, found

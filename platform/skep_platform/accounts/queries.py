@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from functools import lru_cache
+from typing import Any
 
+from django.db import transaction
 from django.db.models import F, Model, Q, QuerySet
+from django.db.models.signals import post_delete, post_save
+from django.dispatch import receiver
 from django.utils import timezone
 from knox.crypto import hash_token
 
@@ -17,21 +22,60 @@ from skep_platform.core.errors import NotFound
 MAX_TOKEN_CHARS = 200
 
 
-def living_token(token: str) -> ApiToken | None:
+def living_token(token: str, fresh_s: float = 0.0) -> ApiToken | None:
     """Return the unexpired token of an active user, with `user` loaded. One query, and one more
-    for the token of a job, which ends with the job."""
+    for the token of a job, which ends with the job.
+
+    `fresh_s`: for so many seconds what was read before is good enough, and the one query is not
+    made. What this process changes of a token or a user holds at once."""
     if not token or len(token) > MAX_TOKEN_CHARS:
         return None
-    rows = fetch(_living(), [hash_token(token)])
-    if not rows:
-        return None
+    digest, now = hash_token(token), time.monotonic()
+    known = _remembered.get(digest)
+    if known is not None and now - known[0] < fresh_s:
+        row = known[1]
+    else:
+        changes = _changes
+        rows = fetch(_living(), [digest])
+        if not rows:
+            return None
+        row = rows[0]
+        if changes == _changes:  # else it may have been read before what has changed
+            _remember(digest, now, row)
     names, split = _column_names(ApiToken), len(_column_names(ApiToken))
-    found = ApiToken.from_db(None, names, rows[0][:split])
+    found = ApiToken.from_db(None, names, row[:split])
     if found.job_id is not None and not ports.job_goes_on.call(found.job_id):
         return None
-    found.user = User.from_db(None, _column_names(User), rows[0][split:])
+    found.user = User.from_db(None, _column_names(User), row[split:])
     found.user.token_scope, found.user.used_token = found.scope, found
     return found
+
+
+MOST_REMEMBERED = 1_000  # tokens
+_remembered: dict[
+    str, tuple[float, tuple[Any, ...]]
+] = {}  # when it was read, and the row, by digest
+_changes = 0
+
+
+def _remember(digest: str, now: float, row: tuple[Any, ...]) -> None:
+    if len(_remembered) >= MOST_REMEMBERED:
+        _remembered.clear()
+    _remembered[digest] = (now, row)
+
+
+def forget_tokens() -> None:
+    """Have each token read anew when it is used next."""
+    global _changes
+    _changes += 1
+    _remembered.clear()
+
+
+@receiver([post_save, post_delete], sender=ApiToken)
+@receiver([post_save, post_delete], sender=User)
+def _forget_at_change(**_: object) -> None:
+    forget_tokens()
+    transaction.on_commit(forget_tokens)  # another thread may read the old row until then
 
 
 @lru_cache

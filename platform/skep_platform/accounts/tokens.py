@@ -78,6 +78,7 @@ def note_use(token: ApiToken) -> None:
         try:
             with transaction.atomic():
                 ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+            queries.forget_tokens()
         except DatabaseError as error:
             log.warning("token_use_not_noted", error=type(error).__name__)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from tests.support.platform_api import ROOT, Api, refusal, session
 from tests.support.platform_factories import (
@@ -16,6 +18,7 @@ from tests.support.platform_factories import (
     place,
 )
 
+from skep_platform.accounts import current_user
 from skep_platform.accounts.models import ApiToken
 from skep_platform.accounts.queries import living_token
 from skep_platform.accounts.services import create_token
@@ -29,6 +32,53 @@ def by(secret: str) -> Api:
     api = Api()
     api.client.credentials(HTTP_AUTHORIZATION=f"Bearer {secret}")
     return api
+
+
+@pytest.fixture
+def remembered(monkeypatch):
+    """An hour: what must hold at once does not hold because a second has passed."""
+    monkeypatch.setattr(current_user, "FRESH_S", 3600.0)
+
+
+@pytest.mark.usefixtures("remembered")
+def test_a_token_is_read_once_and_its_end_holds_at_once():
+    admin, ann = Api(make_user(admin=True)), make_user("ann")
+    row, secret = create_token(ann)
+    assert by(secret).get("/me").status_code == 200  # notes the use, which takes a query
+    assert by(secret).get("/me").status_code == 200
+    with CaptureQueriesContext(connection) as captured:
+        assert by(secret).get("/jobs/schema").status_code == 200
+    assert not captured.captured_queries
+    admin.delete(f"/tokens/{row.public_id}")
+    assert by(secret).get("/jobs/schema").status_code == 401
+
+
+@pytest.mark.usefixtures("remembered")
+def test_what_changes_of_a_user_holds_at_once_for_a_remembered_token():
+    admin = Api(make_user(admin=True))
+    ann = make_user("ann", admin=True)
+    api = Api(ann)
+    assert api.get("/users").status_code == 200
+    admin.patch("/users/ann", {"is_admin": False})
+    assert api.get("/users").status_code == 403
+    admin.patch("/users/ann", {"is_active": False})
+    assert api.get("/me").status_code == 401
+
+
+def test_what_another_process_changes_holds_when_the_token_is_read_again():
+    _, secret = create_token(make_user("ann"))
+    assert living_token(secret, 3600.0)
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM accounts_apitoken")
+    assert living_token(secret, 3600.0)
+    assert not living_token(secret)
+
+
+@pytest.mark.usefixtures("remembered")
+def test_requests_with_one_token_share_no_user():
+    _, secret = create_token(make_user("ann"))
+    living_token(secret, 3600.0).user.email = "changed@example.org"
+    assert living_token(secret, 3600.0).user.email != "changed@example.org"
 
 
 @pytest.mark.parametrize("scope", ["read", "submit", "admin"])
