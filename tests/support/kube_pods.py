@@ -3,9 +3,10 @@
 What of a manifest reaches a container is taken over: image, command, arguments, environment (with
 the values of Secrets and the node's own), user and groups, read-only root, capabilities, seccomp,
 volumes, memory limit, host namespaces, probes, and the hook before the end. A Service is a
-forwarder with its name, from its port to that of the pods which it selects.
+forwarder with its name, from its port to that of the pods which it selects, each in turn; one that
+takes no connection is passed over.
 
-What is not: replicas beyond the first, scheduling, NetworkPolicies, ingress and storage classes.
+What is not: scheduling, NetworkPolicies, ingress and storage classes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from docker.models.networks import Network
 from docker.types import Mount
 
 FORWARDER = """
-import asyncio, sys
+import asyncio, itertools, sys
 async def copy(reader, writer):
     try:
         while data := await reader.read(65536):
@@ -34,14 +35,22 @@ async def copy(reader, writer):
         pass
     writer.close()
 async def main():
-    def accept(host, port):
+    def accept(hosts, port):
+        turns = itertools.cycle(hosts)
         async def serve(reader, writer):
-            there, back = await asyncio.open_connection(host, port)
-            await asyncio.gather(copy(reader, back), copy(there, writer))
+            for host in itertools.islice(turns, len(hosts)):
+                try:
+                    opening = asyncio.open_connection(host, port)
+                    there, back = await asyncio.wait_for(opening, 1)
+                except OSError:
+                    continue
+                await asyncio.gather(copy(reader, back), copy(there, writer))
+                return
+            writer.close()
         return serve
     for rule in sys.argv[1:]:
-        at, host, port = rule.split(":")
-        await asyncio.start_server(accept(host, int(port)), "0.0.0.0", int(at))
+        at, hosts, port = rule.split(":")
+        await asyncio.start_server(accept(hosts.split(","), int(port)), "0.0.0.0", int(at))
     await asyncio.Event().wait()
 asyncio.run(main())
 """
@@ -154,12 +163,16 @@ class Kubelet:
                 }
                 self.secrets[document["metadata"]["name"]] = coded | plain
 
-    def start(self, workload: dict[str, Any]) -> Pod:
+    def start_all(self, workload: dict[str, Any]) -> list[Pod]:
+        """Start as many pods of a Deployment as it asks for."""
+        return [self.start(workload, n) for n in range(workload["spec"]["replicas"])]
+
+    def start(self, workload: dict[str, Any], replica: int = 0) -> Pod:
         """Start the only container of a Deployment, DaemonSet or Job."""
         spec = workload["spec"]["template"]["spec"]
         [manifest] = spec["containers"]
         assert not spec.get("initContainers")
-        name = workload["metadata"]["name"]
+        name = f"{workload['metadata']['name']}-{replica}"
         static, env = self._environment(manifest)
         security = spec.get("securityContext", {}) | manifest.get("securityContext", {})
         mounts, tmpfs = self._mounts(spec, manifest, security.get("fsGroup"))
@@ -185,21 +198,24 @@ class Kubelet:
         if spec.get("hostNetwork"):
             options["network_mode"] = "host"
         else:
-            options |= {"network": self.network.name, "hostname": f"{name}-0"}
+            options |= {"network": self.network.name, "hostname": name}
         container = self.client.containers.create(**options)
         self._started.append(container)
         container.start()
         return Pod(name, container, manifest, static, spec)
 
     def serve(self, service: dict[str, Any], image: str, published: int = 0) -> None:
-        """Start what a Service is, from a pod that it selects; `published` is a port of the
-        loopback for its first one."""
+        """Start what a Service is, from the pods of the workload that it selects, which are there
+        already; `published` is a port of the loopback for its first one."""
         rules = []
         [target] = [d for d in self.documents if _is_selected(service, d)]
         [manifest] = target["spec"]["template"]["spec"]["containers"]
+        pod = re.compile(rf"{self.prefix}-{target['metadata']['name']}-\d+")
+        pods = [at.name for at in self._started if pod.fullmatch(at.name)]
+        assert pods, f"no pod of {service['metadata']['name']}"
         for port in service["spec"]["ports"]:
             to = port_of(manifest, port.get("targetPort", port["port"]))
-            rules.append(f"{port['port']}:{self.prefix}-{target['metadata']['name']}:{to}")
+            rules.append(f"{port['port']}:{','.join(pods)}:{to}")
         name = service["metadata"]["name"]
         first = service["spec"]["ports"][0]["port"]
         alias = self.client.api.create_endpoint_config(aliases=[name])
