@@ -155,8 +155,7 @@ class NoDevices(Exception):
 
 @transaction.atomic
 def _write(group: Sequence[Placement], jobs: dict[str, Job]) -> set[str]:
-    """Write them, and return those that were placed. `jobs` is empty, and gets the rows that were
-    read: it has them after an error, too."""
+    """Write them, and return those that were placed. `jobs` gets the rows that were read."""
     # 1. Lock the jobs that still wait, in the order of their ids.
     ids = [UUID(placement.gang) for placement in group]
     locked = queries.placeable().filter(pk__in=ids).select_for_update(of=("self",), no_key=True)
