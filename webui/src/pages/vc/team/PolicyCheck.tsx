@@ -35,8 +35,9 @@ function linesOf(data: Checked): string[] {
   if (data.lacking.some((one) => one.jobs > 0 || one.ended_jobs > 0)) lines.push(data.otherwise);
   for (const one of data.assumed) {
     const line = factLine("It decides by", one, data);
+    const otherwise = one.otherwise.replace(/^It /, "the job ");
     lines.push(
-      one.jobs > 0 || one.ended_jobs > 0 ? `${line} Of such a job: ${one.otherwise}` : line,
+      one.jobs > 0 || one.ended_jobs > 0 ? `${line} Where that is not known, ${otherwise}` : line,
     );
   }
   if (data.preempts) {
@@ -56,8 +57,10 @@ function factLine(verb: string, fact: Lacking, { jobs: all, ended }: Checked): s
   const past = pastOf(fact, ended);
   if (all === 0) return `${needs}.${past}`;
   if (fact.jobs === 0) return `${needs}, and knows it of all ${pluralize(all, "job")} here.${past}`;
+  // Without names where you may not see these jobs.
   const names = fact.examples.map((job) => job.name).join(", ");
-  return `${needs}. It does not know it of ${fact.jobs} of ${pluralize(all, "job")} here, such as ${names}.${past}`;
+  const such = names ? `, such as ${names}` : "";
+  return `${needs}. It does not know it of ${fact.jobs} of ${pluralize(all, "job")} here${such}.${past}`;
 }
 
 /** Of the jobs of last month, as a short queue may have none that shows it. */

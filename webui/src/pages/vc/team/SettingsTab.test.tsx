@@ -144,7 +144,7 @@ test("a policy says what it must know of jobs, and of how many it does not", asy
   expect(list).toHaveTextContent(
     "It decides by what a restart costs, as measured, and knows it of all 40 jobs here. " +
       "Of the last 30 days: unknown of 9 of 200 jobs that ended (10% of the GPU time). " +
-      "Of such a job: It is preempted as if a restart cost nothing.",
+      "Where that is not known, the job is preempted as if a restart cost nothing.",
   );
   expect(list).toHaveTextContent("It starts behind those whose duration is known.");
   expect(list).toHaveTextContent("3 jobs of 40 here never do");

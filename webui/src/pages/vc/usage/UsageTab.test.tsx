@@ -141,6 +141,6 @@ test("each user reads by what factor jobs took longer than on an equal share", a
     ),
   ).toBeInTheDocument();
   expect(screen.getByText("0.60").closest("p")).toHaveTextContent(
-    "Jain’s index of the users’ speeds: 0.60. 1: the jobs of all users are slowed alike",
+    "Jain’s index of the users’ speeds: 0.60. It is 1 where the jobs of all users are slowed alike",
   );
 });
