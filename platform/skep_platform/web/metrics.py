@@ -162,7 +162,7 @@ def _read_database() -> list[Metric]:
 
 
 def _read_alerts() -> list[Metric]:
-    """Those of the page Health. They are read from both, and none without the database."""
+    """Return what the page Health names: nothing without the database."""
     try:
         alerts, held = current_alerts()
     except DatabaseError as error:
