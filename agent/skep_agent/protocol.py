@@ -38,17 +38,15 @@ from skep_agent.storage_messages import StorageMount as StorageMount
 PROTOCOL_VERSION = 1
 MAX_TEXT_FRAME = 16 * 1024 * 1024
 MAX_LOG_BYTES = 256 * 1024
-# An agent keeps at most this many log bytes unacknowledged on a connection, so that heartbeats
-# never wait behind logs for a slow log store.
+# Log bytes of a connection that are not acknowledged, at most: no heartbeat waits behind them.
 LOG_WINDOW_BYTES = 4 * 1024 * 1024
 FILES_DIR = "/run/skep/"  # of files that the platform puts into containers
 ULIMITS = ("memlock", "nofile", "stack")  # what a job may ask for
 SCRATCH_DIR = "/skep/scratch"
-# What this agent can do, and older ones could not.
-FEATURES = [INNER_MOUNTS, S3_MOUNTS, PEER_CHECKS]
+LOG_ACKS = "log_acks"  # it reads the message LogAcks
+FEATURES = [INNER_MOUNTS, S3_MOUNTS, PEER_CHECKS, LOG_ACKS]  # what older agents could not do
 STREAMS_PATH = "/ws/agent/streams/"
-# Where nodes send each other the packets of gang networks (UDP). Not the port that others use for
-# VXLAN: what is not ours is not looked at.
+# Where nodes send each other the packets of gang networks (UDP); others use another for VXLAN.
 VXLAN_PORT = 14789
 MAX_ABSENCE_S = 24 * 3600  # the longest planned absence of the server that an agent waits out
 
@@ -408,6 +406,13 @@ class LogAck(Message):
     again: bool = False
 
 
+class LogAcks(Message):
+    """Several of them in one frame, for agents with the feature `log_acks`."""
+
+    type: Literal["log_acks"] = "log_acks"
+    acks: list[LogAck]
+
+
 class Wait(Message):
     """The Hello was received and its Welcome comes later: many agents connect at once, and those
     whose lease ends first are served first. Sent every few seconds meanwhile."""
@@ -439,7 +444,7 @@ AgentMessage = Annotated[
 ]  # fmt: skip
 ServerMessage = Annotated[
     Welcome | NetworkPolicy | Desired | Prefetches | ImageSaves | NodeChecks | OpenStream
-    | HeartbeatAck | ReportAck | LogAck | Wait | Leaving | Refused,
+    | HeartbeatAck | ReportAck | LogAck | LogAcks | Wait | Leaving | Refused,
     Field(discriminator="type"),
 ]  # fmt: skip
 _AGENT: TypeAdapter[AgentMessage] = TypeAdapter(AgentMessage)

@@ -19,6 +19,8 @@ from skep_agent.protocol import (
     Heartbeat,
     HeartbeatAck,
     Hello,
+    LogAck,
+    LogAcks,
     Message,
     Refused,
     Report,
@@ -45,6 +47,7 @@ class Agent:
             **options,
         )
         self.other: list[Message] = []  # what came while something else was waited for
+        self._acks: list[LogAck] = []  # that came in one message
         self._seq = 0
 
     def __enter__(self) -> Agent:
@@ -81,8 +84,14 @@ class Agent:
         self.send(Report(facts=list(facts)))
 
     def receive(self, seconds: float = WAIT_S) -> Any:
-        """The next message. Raises TimeoutError, and ConnectionClosed at the end."""
-        return parse_server_message(self.socket.recv(timeout=seconds))
+        """The next message; of several acknowledgements in one the next of these. Raises
+        TimeoutError, and ConnectionClosed at the end."""
+        if not self._acks:
+            message = parse_server_message(self.socket.recv(timeout=seconds))
+            if not isinstance(message, LogAcks):
+                return message
+            self._acks = message.acks
+        return self._acks.pop(0)
 
     def expect(self, kind: type[M], seconds: float = WAIT_S) -> M:
         """The next message of this kind; others are kept in `other`."""

@@ -15,6 +15,7 @@ from skep_agent.protocol import (
     Desired,
     ImageSaves,
     LogAck,
+    LogAcks,
     Message,
     NetworkPolicy,
     NodeChecks,
@@ -107,6 +108,9 @@ class Session:
                 self._node.facts_due.set()
             case LogAck() as ack:
                 self._node.logs.ack(ack)
+            case LogAcks(acks=acks):
+                for ack in acks:
+                    self._node.logs.ack(ack)
 
     async def send(self, message: Message) -> None:
         """Raises ConnectionClosed."""

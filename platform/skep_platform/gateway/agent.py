@@ -89,7 +89,8 @@ async def _serve(socket: Socket) -> None:
     node, positions = await _admitted(socket, node, hello)
     try:
         _refuse_when_leaving()
-        session = Session(socket, node.pk, node.session_epoch, desired.frame_of_new_node(node))
+        first = desired.frame_of_new_node(node)
+        session = Session(socket, node.pk, node.session_epoch, first, hello.features)
         async with listener().subscribed(
             notifications.node_group(node.pk), session.on_notification
         ):

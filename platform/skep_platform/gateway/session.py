@@ -9,8 +9,7 @@ once. Its log frames go to the store by a `LogShipper`, which gathers, bounds an
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from types import ModuleType
 from typing import Any
@@ -26,7 +25,7 @@ from skep_agent.protocol import (
     CLOSE_PROTOCOL,
     CLOSE_REPLACED,
     CLOSE_SILENT,
-    LOG_WINDOW_BYTES,
+    LOG_ACKS,
     AgentMessage,
     AttemptFact,
     CheckReport,
@@ -37,7 +36,6 @@ from skep_agent.protocol import (
     Inventory,
     InventoryChanged,
     Leaving,
-    LogAck,
     NodeImages,
     PrefetchReport,
     ProtocolError,
@@ -63,6 +61,7 @@ from skep_platform.gateway.concurrency import (
     retry_while_unavailable,
 )
 from skep_platform.gateway.grouped import groups
+from skep_platform.gateway.log_shipping import LogShipper
 from skep_platform.gateway.presence import presence
 from skep_platform.gateway.socket import CLOSE_RESTART, Refusal, Socket, first_to_end
 from skep_platform.images import prefetching
@@ -80,9 +79,15 @@ BIG_FRAME = 64 * 1024  # characters; parsing more would hold up every other conn
 
 class Session:
     def __init__(
-        self, socket: Socket, node_id: UUID, epoch: int, first_state: DesiredFrame | None = None
+        self,
+        socket: Socket,
+        node_id: UUID,
+        epoch: int,
+        first_state: DesiredFrame | None = None,
+        features: Collection[str] = (),
     ) -> None:
-        """`first_state`: the desired state, where it is known without asking the database."""
+        """`first_state`: the desired state, where it is known without asking the database;
+        `features` are those of the agent's Hello."""
         self._socket = socket
         self.node_id = node_id
         self.epoch = epoch
@@ -101,7 +106,7 @@ class Session:
         self._farewell: asyncio.Future[float | None] | None = None
         self._over = asyncio.Event()
         self._facts: BatchQueue[AttemptFact] = BatchQueue(MAX_FACTS)
-        self._logs = LogShipper(node_id, socket)
+        self._logs = LogShipper(node_id, socket, together=LOG_ACKS in features)
 
     def on_notification(self, message: Message) -> None:
         if message["type"] == "node.replaced":
@@ -400,101 +405,3 @@ def flusher() -> Flusher:
     if loop not in _flushers:
         _flushers[loop] = Flusher()
     return _flushers[loop]
-
-
-GATHER_S = 0.02  # after a silence: what comes together is stored together
-PAUSE_S = 0.2  # a trickle becomes five chunks a second, not one for each line
-PLENTY = 256 * 1024  # bytes that are stored without waiting for more
-MAX_CALL = LOG_WINDOW_BYTES  # bytes in one call
-MAX_WAITING = 2 * LOG_WINDOW_BYTES
-FRAME_COST = 200  # bytes that a frame occupies besides its data
-PATIENCE_S = 2.0  # how long the socket is not read while the buffer is full
-
-
-class LogShipper:
-    """Stores the log frames of one agent: `put` is called by the reader of the socket, `run` stores
-    and acknowledges.
-
-    An agent keeps its window; one that does not is first made to wait. When the store hangs its
-    frames are dropped, so that heartbeats get through, and asked for again later."""
-
-    def __init__(self, node_id: UUID, socket: Socket) -> None:
-        self._node_id = node_id
-        self._socket = socket
-        self._frames: list[LogFrame] = []
-        self._bytes = 0
-        self._dropped: set[str] = set()  # attempts
-        self._some = asyncio.Event()
-        self._hurry = asyncio.Event()  # the store need not wait for more
-        self._free = asyncio.Event()
-
-    async def put(self, frame: LogFrame) -> None:
-        if self._bytes >= MAX_WAITING and not self._dropped:
-            self._free.clear()
-            try:
-                async with asyncio.timeout(PATIENCE_S):
-                    await self._free.wait()
-            except TimeoutError:
-                pass
-        if self._bytes >= MAX_WAITING:
-            self._dropped.add(frame.attempt_id)
-            return
-        self._frames.append(frame)
-        self._bytes += len(frame.data) + FRAME_COST
-        self._some.set()
-        if self._bytes >= PLENTY or not frame.data:
-            self._hurry.set()
-
-    async def run(self) -> None:
-        stored_at = 0.0
-        while True:
-            await self._some.wait()
-            await self._gather(stored_at)
-            acks = await self._store(self._take())
-            stored_at = time.monotonic()
-            await self._acknowledge(acks)
-            if self._dropped and not self._frames:
-                await self._ask_again()
-
-    async def _store(self, frames: list[LogFrame]) -> list[LogAck]:
-        node, logs = self._node_id, concurrency.logs
-        if sum(len(frame.data) for frame in frames) < PLENTY:
-            return await groups().append_logs(node, frames)
-        return await retry_while_unavailable(logs, telemetry.append_logs, node, frames)
-
-    async def _gather(self, stored_at: float) -> None:
-        pause = max(GATHER_S, stored_at + PAUSE_S - time.monotonic())
-        try:
-            async with asyncio.timeout(pause):
-                await self._hurry.wait()
-        except TimeoutError:
-            pass
-
-    def _take(self) -> list[LogFrame]:
-        taken = size = 0
-        while taken < len(self._frames) and size < MAX_CALL:
-            size += len(self._frames[taken].data) + FRAME_COST
-            taken += 1
-        frames, self._frames = self._frames[:taken], self._frames[taken:]
-        self._bytes -= size
-        self._free.set()
-        if not self._frames:
-            self._some.clear()
-            self._hurry.clear()
-        return frames
-
-    async def _ask_again(self) -> None:
-        dropped, self._dropped = self._dropped, set()
-        positions = await retry_while_unavailable(
-            concurrency.logs, telemetry.log_positions, self._node_id, dropped
-        )
-        await self._acknowledge(
-            [
-                LogAck(attempt_id=p.attempt_id, stream=p.stream, offset=p.offset, again=True)
-                for p in positions
-            ]
-        )
-
-    async def _acknowledge(self, acks: list[LogAck]) -> None:
-        for ack in acks:
-            await self._socket.send(ack.model_dump_json())

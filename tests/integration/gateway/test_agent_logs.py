@@ -10,13 +10,13 @@ from uuid import UUID
 
 import pytest
 from django.core.files.storage import storages
-from tests.support.gateway_agent import Agent, Joined
+from tests.support.gateway_agent import WAIT_S, Agent, Joined
 from tests.support.gateway_rows import frame, frames, running_attempt
 from tests.support.gateway_server import ProcessServer, wait_until
 from websockets.exceptions import ConnectionClosed
 
-from skep_agent.protocol import LogAck
-from skep_platform.gateway import session
+from skep_agent.protocol import LOG_ACKS, LogAck, LogAcks, parse_server_message
+from skep_platform.gateway import log_shipping
 from skep_platform.jobs.models import TaskAttempt
 from skep_platform.telemetry import services as telemetry
 from skep_platform.telemetry.models import LogChunk
@@ -135,10 +135,33 @@ def stuck_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         return append(*args)
 
     monkeypatch.setattr(telemetry, "append_logs_of_nodes", hanging)
-    monkeypatch.setattr(session, "MAX_WAITING", 3 * (10 + session.FRAME_COST))
-    monkeypatch.setattr(session, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(log_shipping, "MAX_WAITING", 3 * (10 + log_shipping.FRAME_COST))
+    monkeypatch.setattr(log_shipping, "PATIENCE_S", 0.05)
     yield release
     release.set()
+
+
+@pytest.mark.parametrize(("features", "kind"), [([LOG_ACKS], LogAcks), ([], LogAck)])
+def test_the_ends_of_a_task_come_back_in_one_message_where_the_agent_reads_it(
+    port, stuck_store, features, kind
+):
+    joined = Joined(gpus=1)
+    with joined.connect(port) as agent:
+        agent.enter(joined.hello.model_copy(update={"features": features}))
+        attempt = running_attempt(joined.node)
+        agent.send(frame(attempt, 0, b"hello"))
+        for stream, size in zip(STREAMS, (5, 0), strict=True):
+            agent.send(frame(attempt, size, b"", stream))
+        agent.beat()  # all were read, and wait for the store
+        stuck_store.set()
+        ended: list[LogAck] = []
+        while len(ended) < 2:
+            message = parse_server_message(agent.socket.recv(timeout=WAIT_S))
+            acks = message.acks if isinstance(message, LogAcks) else [message]
+            found = [ack for ack in acks if isinstance(ack, LogAck) and ack.end]
+            assert not found or isinstance(message, kind)
+            ended += found
+    assert {(ack.stream, ack.offset) for ack in ended} == set(zip(STREAMS, (5, 0), strict=True))
 
 
 def test_31_a_store_that_hangs_drops_frames_not_heartbeats_and_asks_for_them_again(
