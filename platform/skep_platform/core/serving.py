@@ -87,6 +87,7 @@ class Handler(ASGIHandler):
             set_script_prefix(get_script_prefix(scope))
             request, refusal = self.create_request(scope, body)
             response = refusal if request is None else await self.run_get_response(request)
+            assert response is not None
             if response.streaming:
                 await self._stream(response, receive, send)
             else:
@@ -111,7 +112,7 @@ class Handler(ASGIHandler):
     def load_middleware(self, is_async: bool = False) -> None:
         super().load_middleware(is_async=False)
         chain = self._middleware_chain  # type: ignore[has-type]
-        work = partial(at_database, _answered, chain)
+        work = partial(at_database, partial(_answered, chain))
         self._middleware_chain = sync_to_async(work, thread_sensitive=True)
 
     def resolve_request(self, request: Any) -> ResolverMatch:

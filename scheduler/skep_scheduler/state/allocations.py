@@ -127,7 +127,7 @@ class Allocations:
         self.release_all([gang_id])
 
     def release_all(self, gang_ids: Sequence[str]) -> None:
-        """These gangs hold nothing any more."""
+        """Release what each of these gangs holds."""
         names = [name for gang_id in gang_ids for name in self.groups.get(gang_id, ())]
         ledger.release_all(self.cells, names)
         for gang_id in gang_ids:

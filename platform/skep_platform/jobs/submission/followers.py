@@ -39,7 +39,7 @@ def follow(user: User, job: Job) -> None:
     submitted, if there is one. Runs inside the transaction that inserts the job. Raises Conflict
     `followers_too_deep` and `too_many_followers`, and Unauthorized when the other job has ended."""
     token = user.used_token
-    if token is None or not is_follower(user):
+    if token is None or token.job_id is None:
         return
     parent = Job.objects.filter(pk=token.job_id, finished_at=None).only("depth", "root_id").first()
     if parent is None:
