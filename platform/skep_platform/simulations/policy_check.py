@@ -39,9 +39,10 @@ LACKING: dict[str, Q] = {
     Knows.DURATION.value: Q(predicted_s=None, duration_s=None),
     Knows.DEADLINE.value: Q(deadline_at=None),
     Knows.HISTORY.value: Q(predicted_s=None),
-    Knows.SPEEDS.value: Q(known_speeds=None),
-    Knows.SPEEDUP.value: Q(is_elastic=True, known_speedup=None),
-    Knows.RESTART.value: Q(known_leave=None, known_warmup=None),
+    # Of a key, "=None" would ask for the null of JSON.
+    Knows.SPEEDS.value: Q(known_speeds__isnull=True),
+    Knows.SPEEDUP.value: Q(is_elastic=True, known_speedup__isnull=True),
+    Knows.RESTART.value: Q(known_leave__isnull=True, known_warmup__isnull=True),
 }
 # What is read of jobs to see it, where the fact is asked for.
 READ: dict[str, dict[str, Any]] = {

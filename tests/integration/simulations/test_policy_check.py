@@ -39,6 +39,11 @@ def ask(api: Api, name: str, **parameters: Any) -> Any:
     return api.post("/virtual-clusters/red/policy/check", body)
 
 
+def named(facts: list[dict[str, Any]]) -> dict[str, set[str]]:
+    """Return the names of the examples of each fact."""
+    return {one["fact"]: {job["name"] for job in one["examples"]} for one in facts}
+
+
 def lacking(answer: dict[str, Any]) -> dict[str, tuple[int, set[str]]]:
     return {
         one["fact"]: (one["jobs"], {job["name"] for job in one["examples"]})
@@ -91,14 +96,21 @@ def test_what_is_taken_for_true_of_jobs_is_said_and_counted(world):
         elastic_min=1, elastic_max=4
     )
     api = Api(world["boss"])
-    assert assumed(ask(api, "gavel").json()) == {
+    answer = ask(api, "gavel").json()
+    assert named(answer["assumed"]) == {
+        "restart": {"predicted", "unknown"},
+        "speeds": {"predicted", "unknown", "firm"},
+    }
+    assert assumed(answer) == {
         # One of the three that may be preempted was measured; "firm" never has to leave.
         "restart": (2, "It is preempted as if a restart cost nothing."),
         "speeds": (3, "It is taken to be equally fast on all GPU models."),
     }
     table = assumed(ask(api, "gavel", speeds="A100:2;V100:1").json())
     assert table["speeds"][1] == "It is taken to be as fast as the parameter `speeds` says."
-    sizes = assumed(ask(api, "afs").json())
+    answer = ask(api, "afs").json()
+    sizes = assumed(answer)
+    assert named(answer["assumed"])["speedup"] == {"unknown"}
     assert {fact: jobs for fact, (jobs, _) in sizes.items()} == {"restart": 1, "speedup": 1}
     assert assumed(ask(api, "fifo").json()) == {}
 
