@@ -178,7 +178,7 @@ class ClusterUse:
                 if not GPU_UUID.fullmatch(gpu.uuid):
                     continue
                 holder = node.holders.get(gpu.uuid, "")
-                percent, memory = _percent(gpu.utilization, 100), _whole(gpu.memory_used_mb)
+                percent, memory = _percent(gpu.utilization, 100.0), _whole(gpu.memory_used_mb)
                 node.live_gpus[gpu.uuid] = _json(
                     now, util=percent, mem=memory, power=_power(gpu.power_w)
                 )
@@ -239,13 +239,13 @@ def _json(now: float, **values: float | None) -> str:
 
 
 def _percent(value: float, most: float) -> float:
-    return round(min(max(value, 0.0), most), 1) if math.isfinite(value) else 0.0
+    return round(float(min(max(value, 0.0), most)), 1) if math.isfinite(value) else 0.0
 
 
 def _power(value: float | None) -> float | None:
     if value is None or not math.isfinite(value):
         return None
-    return round(min(max(value, 0.0), MAX_POWER_W), 1)
+    return round(float(min(max(value, 0.0), MAX_POWER_W)), 1)
 
 
 def _whole(value: int) -> int:

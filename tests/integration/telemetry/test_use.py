@@ -226,6 +226,17 @@ def test_counters_that_cannot_be_are_not_counted(use, rises):
     assert TaskRollup.objects.get().network_rx_bytes == 500
 
 
+def test_an_impossible_use_on_one_node_does_not_keep_others_from_being_stored(use):
+    rogue, good = running_attempt(gpus=1), running_attempt(gpus=1)
+    hold(rogue)
+    hold(good)
+    start = 1_800_000_000 // 60 * 60
+    use.add(rogue.node_id, sample(rogue, 1e9), start)
+    use.add(good.node_id, sample(good, 50.5), start)
+    rollups.store_rollups(use.take_buckets(start + 60))
+    assert sorted(GpuRollup.objects.values_list("utilization_max", flat=True)) == [50.5, 100.0]
+
+
 def test_a_rogue_node_does_not_keep_others_from_being_stored(use, monkeypatch):
     """Bytes that each are possible, but so many of them that their sum is no number of a row."""
     monkeypatch.setattr(rollups, "MAX_BYTES", 2**62)  # else it takes half a million samples

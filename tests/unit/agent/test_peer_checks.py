@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from threading import Thread
 
 import pytest
@@ -75,6 +76,15 @@ async def test_a_peer_that_listens_later_is_waited_for_and_one_that_does_not_fai
     assert found.message == f"TCP 127.0.0.1 port {port} cannot be reached: Connection refused."
 
 
+def connected(port: int) -> socket.socket:
+    """Connect to an agent that may not listen yet."""
+    for _ in range(100):
+        with suppress(ConnectionRefusedError):
+            return socket.create_connection((LOOPBACK, port))
+        time.sleep(0.05)
+    raise TimeoutError(f"nothing listens at port {port}")
+
+
 @contextmanager
 def changed_by(port: int, target: int) -> Iterator[None]:
     """A network that changes a bit in the middle of what the peer sends."""
@@ -92,7 +102,7 @@ def changed_by(port: int, target: int) -> Iterator[None]:
 
         def serve() -> None:
             near, _ = server.accept()
-            with near, socket.create_connection((LOOPBACK, target)) as far:
+            with near, connected(target) as far:
                 there = Thread(target=copy, args=(near, far, -1))
                 there.start()
                 copy(far, near, after)
