@@ -265,7 +265,7 @@ def revoke_token(
         bool, typer.Option("--all", help="TOKEN is the ID of a token of any user (admin).")
     ] = False,
 ) -> None:
-    """Revoke a token: whatever uses it is refused at once."""
+    """Revoke a token: whatever uses it is refused within a second."""
     from skep_client import calls
 
     with client() as skep:

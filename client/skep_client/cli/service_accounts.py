@@ -153,7 +153,7 @@ def revoke(
     name: Name,
     token: Annotated[str, typer.Argument(metavar="TOKEN", help="Name or ID of the token.")],
 ) -> None:
-    """Revoke a token of a service account: whatever uses it is refused at once."""
+    """Revoke a token of a service account: whatever uses it is refused within a second."""
     from skep_client import calls
 
     with client() as skep:

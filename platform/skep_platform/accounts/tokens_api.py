@@ -64,7 +64,7 @@ class AnyTokenView(APIView):
 
     @extend_schema(operation_id="revoke_token", responses={204: None}, tags=["users"])
     def delete(self, request: Request, id: str) -> Response:
-        """Revoke a token of any user: it is refused at once. For admins."""
+        """Revoke a token of any user: it is refused within a second. For admins."""
         services.revoke_any_token(id)
         return Response(status=204)
 

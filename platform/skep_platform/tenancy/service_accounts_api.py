@@ -159,7 +159,7 @@ class ServiceTokensView(APIView):
 class ServiceTokenView(APIView):
     @extend_schema(operation_id="delete_service_account_token", responses={204: None}, tags=TAGS)
     def delete(self, request: Request, name: str, account: str, token: str) -> Response:
-        """Revoke a token of a service account: it is refused at once."""
+        """Revoke a token of a service account: it is refused within a second."""
         service_accounts.delete_token(_managed(request, name), account, token)
         return Response(status=204)
 

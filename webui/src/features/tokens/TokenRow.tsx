@@ -35,7 +35,7 @@ export function TokenRow({ token, onRevoke, onSettled }: Props) {
         label={`Revoke ${token.name}`}
         busy={revoking.isPending}
         question={`Revoke ${token.name || "this token"}?`}
-        explanation="Whatever uses it is refused at once, and its live connections are closed."
+        explanation="Whatever uses it is refused within a second, and its live connections are closed."
         verb="Revoke"
         onConfirm={() => revoking.mutate()}
       />

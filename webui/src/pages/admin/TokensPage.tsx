@@ -207,7 +207,7 @@ function Revoke({ token }: { token: OwnedToken }) {
       label={`Revoke ${token.name} of ${token.owner}`}
       busy={revoking.isPending}
       question={`Revoke ${token.name} of ${token.owner}?`}
-      explanation="Whatever uses it is refused at once, and its live connections are closed."
+      explanation="Whatever uses it is refused within a second, and its live connections are closed."
       verb="Revoke"
       onConfirm={() => revoking.mutate()}
     />

@@ -118,7 +118,7 @@ function Row({ vc, account, onShowTokens }: RowProps) {
         label={`Remove ${name}`}
         busy={removal.isPending}
         question={`Remove ${name}?`}
-        explanation="Its tokens are refused at once, and its jobs are stopped."
+        explanation="Its tokens are refused within a second, and its jobs are stopped."
         verb="Remove"
         onConfirm={() => removal.mutate()}
       />

@@ -21,8 +21,8 @@ export function FairnessSection({ name }: { name: string }) {
             <p className={css.about}>{summaryOf(data)}</p>
             {data.jain_index === null ? null : (
               <p className={css.about}>
-                Jain’s index of the users’ speeds: <b>{formatIndex(data.jain_index)}</b>. It is
-                1 where the jobs of all users are slowed alike, and near 0 where only few users get
+                Jain’s index of the users’ speeds: <b>{formatIndex(data.jain_index)}</b>. It is 1
+                where the jobs of all users are slowed alike, and near 0 where only few users get
                 on.
               </p>
             )}
