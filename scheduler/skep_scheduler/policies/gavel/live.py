@@ -80,7 +80,7 @@ MOST_KINDS = 256  # rows of a program; with more, speeds are rounded until they 
 STEPS = (64, 16, 8, 4, 2, 1)  # of the speed of a job on its fastest type
 OCTAVE = 4.0  # steps in which a time doubles
 OCTAVES = (4.0, 2.0, 1.0, 0.5, 0.25, 0.125)  # the same, where speeds are rounded so
-NONE_LEFT = 1e-6
+NONE_LEFT = 1e-3  # of a GPU: what rounding leaves of it, over all jobs of a higher priority
 UNKNOWN_DURATION = (
     "A job of unknown duration is taken for as long again as it has run, for an hour at least."
 )

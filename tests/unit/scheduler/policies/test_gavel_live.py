@@ -56,6 +56,17 @@ def ran(world: Cluster) -> dict[str, float]:
 # The shares
 
 
+@pytest.mark.parametrize("objective", sorted(live.OBJECTIVES))
+def test_what_rounding_leaves_of_a_gpu_is_not_divided(objective: str) -> None:
+    """Of a part of a GPU that is smaller than what counts as a share, no program has an answer."""
+    first = gang("first", priority=11, gpus=1)
+    others = [gang(f"g{n}", gpus=1, duration_s=600.0 * (n + 1)) for n in range(60)]
+    found = Gavel(objective).parts(view(first, *others, A100=1.00003))
+    assert not found.warning
+    assert found.by_gang["first"] == pytest.approx({"A100": 1.0})
+    assert not any(found.by_gang[other.id] for other in others)
+
+
 def test_the_job_that_gains_most_on_the_fast_model_gets_it() -> None:
     keen, flat = gang("keen", gpus=8, speeds=FAST), gang("flat", gpus=8, speeds=SLOWER)
     parts = Gavel().parts(view(keen, flat, V100=8, A100=8)).by_gang
