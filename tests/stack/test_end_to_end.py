@@ -31,11 +31,17 @@ def test_each_task_gets_gpus_of_its_own_on_both_nodes(api, image):
 
 
 def test_tasks_find_each_other_over_the_injected_address(api, image):
-    """Rank 0 listens on MASTER_PORT; the others send it their rank until it answers. They begin
-    together: a peer that calls while another one is served is not."""
+    """Rank 0 listens on MASTER_PORT; the others send it their rank until it answers.
+
+    They begin together: a peer that calls while another one is served is not. Rank 0 answers only
+    after it has read a line: `nc` ends with the answer, also where it has not sent anything yet.
+    """
     script = """
 if [ "$RANK" = 0 ]; then
-  for peer in 1 2 3; do echo heard | nc -l -p "$MASTER_PORT"; done
+  printf '#!/bin/sh\\nread line; echo "$line" >> /tmp/heard; echo heard\\n' > /tmp/answer
+  chmod +x /tmp/answer; : > /tmp/heard
+  while [ "$(wc -l < /tmp/heard)" -lt 3 ]; do nc -l -p "$MASTER_PORT" -e /tmp/answer; done
+  cat /tmp/heard
 else
   until echo "hello from $RANK" | nc "$MASTER_ADDR" "$MASTER_PORT" 2>/dev/null | grep -q heard
   do sleep 0.2; done
