@@ -1281,6 +1281,7 @@ class SimulatedCluster(Model):
 
 class SimulatedPolicy(Model):
     name: str
+    family: str = ""
     placements: list[str] = Field(default_factory=list)
 
 
@@ -2011,6 +2012,7 @@ class Platform(Model):
 
 class Policy(Model):
     name: str
+    family: str = ""
     description: str = ""
     is_default: bool = False
     parameters: list[PolicyParameter] = Field(default_factory=list)

@@ -20,6 +20,7 @@ from skep_platform.simulations.export_api import TAGS, SharesSerializer, with_wi
 from skep_platform.simulations.models import Simulation, SimulationState
 from skep_platform.tenancy import queries as tenancy
 from skep_scheduler import policies
+from skep_scheduler.policies.families import FAMILY_OF, Family
 from skep_scheduler.simulator.presets import registry
 
 PLACEMENTS = ["cells", "nodes"]
@@ -30,6 +31,7 @@ MOST_GPUS = 100_000
 
 class SimulatedPolicySerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
+    family = serializers.ChoiceField([family.value for family in Family])
     placements = serializers.ListField(child=serializers.ChoiceField(PLACEMENTS))
 
 
@@ -367,6 +369,7 @@ class OptionsView(APIView):
             "policies": [
                 {
                     "name": name,
+                    "family": FAMILY_OF[name],
                     "placements": [
                         *(["cells"] if name in live else []),
                         *(["nodes"] if name in fast else []),

@@ -19,8 +19,10 @@ from skep_platform.core.paging import page, paged
 from skep_platform.tenancy import limits, queries, services
 from skep_platform.tenancy.limits import LIMITS
 from skep_platform.tenancy.models import Role, VirtualCluster, Visibility
+from skep_scheduler.policies.families import Family
 
 TAGS = ["virtual-clusters"]
+FAMILIES = [family.value for family in Family]
 
 
 class QuotasField(serializers.DictField):
@@ -45,6 +47,7 @@ class PolicyParameterSerializer(serializers.Serializer[Any]):
 
 class PolicySerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
+    family = serializers.ChoiceField(FAMILIES)
     description = serializers.CharField()
     is_default = serializers.BooleanField()
     parameters = PolicyParameterSerializer(many=True)

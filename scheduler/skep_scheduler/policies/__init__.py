@@ -1,7 +1,8 @@
 """Policies: which gang comes first within a virtual cluster. One module each, registered here.
 
 To add one: a module with a frozen dataclass that meets `base.OrderPolicy`, `base.SharePolicy`,
-`base.RoundPolicy`, `base.RankedPolicy` or `elastic.LiveElasticPolicy`, and a line in `POLICIES`.
+`base.RoundPolicy`, `base.RankedPolicy` or `elastic.LiveElasticPolicy`, a line in `POLICIES`, and
+its name in `families`.
 The REST API, the pages and the command line learn of it from its schema.
 """
 
@@ -33,6 +34,7 @@ from skep_scheduler.policies.drf import Drf
 from skep_scheduler.policies.edf import Edf
 from skep_scheduler.policies.elastic import LiveElasticPolicy
 from skep_scheduler.policies.elasticflow import ElasticFlow
+from skep_scheduler.policies.families import FAMILY_OF
 from skep_scheduler.policies.fifo import Fifo
 from skep_scheduler.policies.gandiva_fair import GandivaFair, Stride
 from skep_scheduler.policies.gandiva_trading import GandivaTrading
@@ -126,9 +128,10 @@ def names() -> tuple[str, ...]:
 
 
 def schema(policy: type[LivePolicy]) -> dict[str, Any]:
-    """Return name, description and parameters of a policy as plain data."""
+    """Return name, family, description and parameters of a policy as plain data."""
     return {
         "name": policy.name,
+        "family": FAMILY_OF[policy.name].value,
         "description": " ".join((policy.__doc__ or "").split()),
         "parameters": [
             {

@@ -25,7 +25,7 @@ test("a policy is forecast before it is saved", async ({ page }) => {
   await page
     .getByRole("combobox", { name: "Order of the queue", exact: true })
     .click();
-  await page.getByRole("option", { name: "srtf", exact: true }).click();
+  await page.getByRole("option", { name: /^srtf / }).click();
   await page.getByRole("button", { name: "Forecast" }).click();
   const section = page.getByRole("region", { name: "Forecast" });
   await section

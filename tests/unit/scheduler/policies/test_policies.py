@@ -12,7 +12,9 @@ from tests.support.cluster import Cluster, gang, node, owns
 from skep_scheduler import policies
 from skep_scheduler.model import DEFAULTS, Code, Gang, Options, PolicyChoice, VirtualCluster
 from skep_scheduler.policies.base import View
+from skep_scheduler.policies.families import FAMILY_OF
 from skep_scheduler.policies.ordered import ordered
+from skep_scheduler.simulator.presets import registry
 
 PATIENT = Options(starvation_s=1e9)
 
@@ -24,6 +26,11 @@ def choose(vcs: tuple[VirtualCluster, ...], **chosen: str) -> tuple[VirtualClust
 def order(choice: PolicyChoice, gangs: list[Gang], now: float = 0.0) -> list[str]:
     decision = policies.make(choice, PATIENT).decide(View("a", now, PATIENT))
     return [one.id for one in ordered(gangs, decision)]
+
+
+def test_every_policy_belongs_to_a_family_and_no_family_names_another() -> None:
+    native = registry.find("native").policies
+    assert set(FAMILY_OF) == {*policies.names(), *native}
 
 
 def test_every_policy_describes_itself() -> None:

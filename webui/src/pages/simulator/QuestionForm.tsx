@@ -22,7 +22,7 @@ import {
 import { shortModel } from "@/format/names";
 import { Icon } from "@/ui/Icon";
 import type { SimulatorSearch } from "./searchParams";
-import { policyLabel } from "@/features/simulations/labels";
+import { byFamily, policyLabel } from "@/features/simulations/labels";
 import css from "./simulator.module.css";
 
 const WHOLE = "";
@@ -164,7 +164,7 @@ export function QuestionForm({ options }: { options: SimulationOptions }) {
               ? `Up to ${options.most_policies}, or none, compared to the present one.`
               : `Up to ${options.most_policies}, side by side; the others are compared to the first.`
           }
-          data={known.map(({ name }) => ({ value: name, label: policyLabel(name) }))}
+          data={byFamily(known, ({ name }) => policyLabel(name))}
           value={chosen}
           onChange={setPolicies}
           maxValues={options.most_policies}

@@ -28,9 +28,9 @@ const ID = "0190a3f0-0000-7000-8000-000000000001";
 
 const options: SimulationOptions = {
   policies: [
-    { name: "priority_ageing", placements: ["cells"] },
-    { name: "srtf", placements: ["cells", "nodes"] },
-    { name: "fifo", placements: ["cells", "nodes"] },
+    { name: "priority_ageing", family: "order", placements: ["cells"] },
+    { name: "srtf", family: "order", placements: ["cells", "nodes"] },
+    { name: "fifo", family: "order", placements: ["cells", "nodes"] },
   ],
   virtual_clusters: ["nlp", "vision"],
   whole_cluster: false,

@@ -1,4 +1,4 @@
-import { screen } from "@testing-library/react";
+import { screen, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, test } from "vitest";
 import type { VirtualCluster } from "@/api/types";
@@ -38,9 +38,27 @@ const weights = {
 };
 const policies = {
   policies: [
-    { name: "drf", description: "Shares.", is_default: false, parameters: [weights] },
-    { name: "priority_ageing", description: "Priority.", is_default: true, parameters: [] },
-    { name: "fifo", description: "Submission.", is_default: false, parameters: [backfill] },
+    {
+      name: "drf",
+      family: "share",
+      description: "Shares. By user.",
+      is_default: false,
+      parameters: [weights],
+    },
+    {
+      name: "priority_ageing",
+      family: "order",
+      description: "Priority.",
+      is_default: true,
+      parameters: [],
+    },
+    {
+      name: "fifo",
+      family: "order",
+      description: "Submission.",
+      is_default: false,
+      parameters: [backfill],
+    },
   ],
 };
 const read = {
@@ -62,7 +80,9 @@ test("an administrator chooses the order of the queue", async () => {
   const requests = serve({ ...read, "PATCH /virtual-clusters/vision": vc });
   renderPage(<SettingsTab vc={vc} admin={true} />);
   await userEvent.click(await screen.findByRole("combobox", { name: "Order of the queue" }));
-  await userEvent.click(await screen.findByRole("option", { name: "fifo" }));
+  expect(screen.getByRole("option", { name: "drf Shares." })).toBeInTheDocument();
+  const orders = screen.getByRole("group", { name: "Who is first" });
+  await userEvent.click(within(orders).getByRole("option", { name: "fifo Submission." }));
   expect(requests.some((request) => request.method === "PATCH")).toBe(false);
   await save();
   const patch = requests.find((request) => request.method === "PATCH");
@@ -162,7 +182,7 @@ test("another policy is forecast before it is saved", async () => {
   });
   renderPage(<SettingsTab vc={vc} admin={true} />);
   await userEvent.click(await screen.findByRole("combobox", { name: "Order of the queue" }));
-  await userEvent.click(await screen.findByRole("option", { name: "fifo" }));
+  await userEvent.click(await screen.findByRole("option", { name: /^fifo/ }));
   await userEvent.click(await screen.findByRole("button", { name: "Forecast" }));
   expect(await screen.findByRole("row", { name: /^fifo 1h/ })).toBeVisible();
   expect(screen.getByRole("row", { name: /short ann 10h/ })).toBeVisible();

@@ -1,24 +1,17 @@
-import { Button, NumberInput, SegmentedControl, Select, TextInput } from "@mantine/core";
+import { Button, SegmentedControl, TextInput } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
 import { cells } from "@/api/cells";
 import { errorMessage } from "@/api/errors";
-import type { Cells, Policy, PolicyParameter, VirtualCluster, Visibility } from "@/api/types";
-import {
-  deleteVirtualCluster,
-  policies,
-  updateVirtualCluster,
-  virtualClusters,
-} from "@/api/virtualClusters";
+import type { Cells, VirtualCluster, Visibility } from "@/api/types";
+import { deleteVirtualCluster, updateVirtualCluster, virtualClusters } from "@/api/virtualClusters";
 import { ImageRules } from "@/features/registries/ImageRules";
 import { RegistryCredentials } from "@/features/registries/RegistryCredentials";
-import { capitalize } from "@/format/names";
 import { ConfirmButton } from "@/ui/ConfirmButton";
 import { LinkButton } from "@/ui/LinkButton";
 import { notifyError, notifySuccess } from "@/ui/notify";
-import { PolicyCheck } from "./PolicyCheck";
-import { PolicyForecast } from "./PolicyForecast";
+import { QueuePolicy } from "./QueuePolicy";
 import { QuotaForm } from "./QuotaForm";
 import { VirtualClusterLimits } from "./VirtualClusterLimits";
 import css from "./SettingsTab.module.css";
@@ -171,157 +164,5 @@ function DefaultImage({ vc }: { vc: VirtualCluster }) {
         </Button>
       </form>
     </section>
-  );
-}
-
-type Choice = VirtualCluster["policy"];
-
-/** In which order the jobs of the virtual cluster start; administrators choose it. Another policy
- * is tried in a forecast, and then saved. */
-function QueuePolicy({ vc, admin }: { vc: VirtualCluster; admin: boolean }) {
-  const queries = useQueryClient();
-  const { data } = useQuery(policies);
-  const [draft, setDraft] = useState<Choice>();
-  const change = useMutation({
-    mutationFn: (policy: Choice) => updateVirtualCluster(vc.name, { policy }),
-    onSuccess: () => {
-      setDraft(undefined);
-      notifySuccess("The order of its queue is changed");
-    },
-    onError: (error) => notifyError(error),
-    onSettled: () => queries.invalidateQueries({ queryKey: virtualClusters.queryKey }),
-  });
-  if (!data) return null;
-  const chosen = draft ?? vc.policy;
-  const known = data.policies.find((policy) => policy.name === chosen.name);
-  return (
-    <section>
-      <h2 className={css.title}>Order of the queue</h2>
-      <p className={css.about}>
-        {known?.description} {admin ? "" : "Set by administrators."}
-      </p>
-      <Select
-        aria-label="Order of the queue"
-        data={data.policies.map((policy) => ({ value: policy.name, label: labelOf(policy) }))}
-        value={chosen.name}
-        disabled={!admin}
-        allowDeselect={false}
-        onChange={(name) => name && setDraft(name === vc.policy.name ? undefined : of(name))}
-      />
-      {vc.may_manage ? <PolicyCheck vc={vc.name} policy={chosen} /> : null}
-      {vc.may_manage ? (
-        <LinkButton
-          to="/simulator"
-          search={{ vc: vc.name, policies: comparison(chosen.name) }}
-          variant="default"
-          size="xs"
-          mt="xs"
-        >
-          Compare with another order, on the jobs of the last month
-        </LinkButton>
-      ) : null}
-      {known?.parameters.map((parameter) => (
-        <PolicyField
-          key={`${known.name} ${parameter.name} ${draft ? "draft" : "saved"}`}
-          parameter={parameter}
-          value={chosen.parameters[parameter.name] ?? parameter.default}
-          disabled={!admin}
-          onChange={(value) =>
-            setDraft({
-              name: known.name,
-              parameters: { ...chosen.parameters, [parameter.name]: value },
-            })
-          }
-        />
-      ))}
-      {draft ? (
-        <>
-          <PolicyForecast key={JSON.stringify(draft)} vc={vc.name} policy={draft} />
-          <div className={css.line}>
-            <Button loading={change.isPending} onClick={() => change.mutate(draft)}>
-              Save
-            </Button>
-            <Button variant="default" onClick={() => setDraft(undefined)}>
-              Cancel
-            </Button>
-          </div>
-        </>
-      ) : null}
-    </section>
-  );
-}
-
-function of(name: string): Choice {
-  return { name, parameters: {} };
-}
-
-/** The chosen policy first, and one that is not. */
-function comparison(chosen: string): string {
-  return `${chosen},${chosen === "srtf" ? "fifo" : "srtf"}`;
-}
-
-function labelOf(policy: Policy): string {
-  const words = policy.name.replaceAll("_", " ");
-  return policy.is_default ? `${words} (default)` : words;
-}
-
-/** "ageing_s" as "Ageing (seconds)". */
-function parameterLabel(name: string): string {
-  const [words, unit] = name.endsWith("_s") ? [name.slice(0, -2), " (seconds)"] : [name, ""];
-  return capitalize(words.replaceAll("_", " ")) + unit;
-}
-
-function PolicyField({
-  parameter,
-  value,
-  disabled,
-  onChange,
-}: {
-  parameter: PolicyParameter;
-  value: unknown;
-  disabled: boolean;
-  onChange: (value: string | number) => void;
-}) {
-  const common = {
-    label: parameterLabel(parameter.name),
-    description: parameter.description,
-    disabled,
-    mt: "sm",
-  };
-  if (parameter.choices.length > 0) {
-    return (
-      <Select
-        {...common}
-        data={parameter.choices}
-        value={String(value)}
-        allowDeselect={false}
-        onChange={(choice) => choice && onChange(choice)}
-      />
-    );
-  }
-  if (parameter.type === "string") {
-    return (
-      <TextInput
-        {...common}
-        defaultValue={String(value)}
-        onBlur={(event) => {
-          const typed = event.currentTarget.value.trim();
-          if (typed !== String(value)) onChange(typed);
-        }}
-      />
-    );
-  }
-  return (
-    <NumberInput
-      {...common}
-      defaultValue={Number(value)}
-      min={parameter.minimum ?? undefined}
-      max={parameter.maximum ?? undefined}
-      allowDecimal={parameter.type === "number"}
-      onBlur={(event) => {
-        const typed = Number(event.currentTarget.value);
-        if (event.currentTarget.value !== "" && typed !== Number(value)) onChange(typed);
-      }}
-    />
   );
 }
