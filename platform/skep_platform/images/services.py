@@ -12,7 +12,7 @@ from django.db import IntegrityError, transaction
 from skep_limits import can_be_pulled
 from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
-from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError
+from skep_platform.core.errors import Conflict, NotFound, SkepError
 from skep_platform.core.events import record
 from skep_platform.images.models import Image
 from skep_platform.tenancy import queries as tenancy
@@ -35,7 +35,7 @@ def create(
     virtual cluster alone, whose VC admins may do this. `details`: framework, cuda_version,
     min_driver. Raises Conflict `name_taken`, SkepError `name_invalid`, `reference_invalid`,
     `driver_invalid`, NotFound, Forbidden."""
-    vc = _managing(user, managed_by)
+    vc = tenancy.managing(user, managed_by)
     _check_name(user, name, vc)
     image = Image(name=name, reference=_checked(reference), description=description)
     image.created_by, image.managed_by = user, vc
@@ -94,23 +94,7 @@ def delete(user: User, image: Image) -> None:
 
 def check_may_change(user: User, image: Image) -> None:
     """Raises Forbidden where the user is no admin, and no VC admin of what manages the image."""
-    if image.managed_by is not None and tenancy.manages(user, image.managed_by):
-        return
-    if not tenancy.is_admin(user):
-        raise Forbidden("Only an admin, or a VC admin of what manages the image, may do this.")
-
-
-def _managing(user: User, name: str) -> VirtualCluster | None:
-    """Return the virtual cluster that manages a new image; None for one of admins."""
-    if not name:
-        if not tenancy.is_admin(user):
-            message = "Only an admin may do this; VC admins name a virtual cluster in managed_by."
-            raise Forbidden(message)
-        return None
-    vc = tenancy.find(user, name)
-    if not tenancy.manages(user, vc):
-        raise Forbidden(f"Only VC admins of {vc.name} and admins may do this.")
-    return vc
+    tenancy.check_manages(user, image.managed_by, "image")
 
 
 def _describe(image: Image, details: Mapping[str, str]) -> None:

@@ -58,7 +58,7 @@ def create(
     `storage_home_shared`, `mount_option_invalid`, `storage_endpoint_closed`,
     `storage_endpoint_not_allowed`, `storage_type_invalid`, `storage_keys_needed` and
     `storage_keys_invalid`."""
-    vc = _managing(user, managed_by)
+    vc = tenancy.managing(user, managed_by)
     try:
         NAME(name)
     except ValidationError as error:
@@ -136,23 +136,7 @@ def delete(user: User, storage: Storage) -> None:
 
 def check_may_change(user: User, storage: Storage) -> None:
     """Raises Forbidden where the user is no admin, and no VC admin of what manages the storage."""
-    if storage.managed_by is not None and tenancy.manages(user, storage.managed_by):
-        return
-    if not tenancy.is_admin(user):
-        raise Forbidden("Only an admin, or a VC admin of what manages the storage, may do this.")
-
-
-def _managing(user: User, name: str) -> VirtualCluster | None:
-    """Return the virtual cluster that manages a new storage; None for one of admins."""
-    if not name:
-        if not tenancy.is_admin(user):
-            message = "Only an admin may do this; VC admins name a virtual cluster in managed_by."
-            raise Forbidden(message)
-        return None
-    vc = tenancy.find(user, name)
-    if not tenancy.manages(user, vc):
-        raise Forbidden(f"Only VC admins of {vc.name} and admins may do this.")
-    return vc
+    tenancy.check_manages(user, storage.managed_by, "storage")
 
 
 def grant(user: User, storage: Storage, vc_name: str, *, read_only: bool = False) -> StorageGrant:

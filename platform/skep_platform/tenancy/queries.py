@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db.models import Count, F, OuterRef, QuerySet, Subquery
 
 from skep_platform.core import ports
-from skep_platform.core.errors import NotFound
+from skep_platform.core.errors import Forbidden, NotFound
 from skep_platform.tenancy.models import Membership, Role, VirtualCluster
 
 AnyUser = Any  # User or AnonymousUser, as `request.user` is
@@ -49,6 +49,29 @@ def may_submit(user: AnyUser, vc: VirtualCluster) -> bool:
 
 def manages(user: AnyUser, vc: VirtualCluster) -> bool:
     return is_admin(user) or _role(user, vc) == Role.ADMIN
+
+
+def managing(user: AnyUser, name: str) -> VirtualCluster | None:
+    """Return the virtual cluster that is to manage what the user creates; None without a name: it
+    is managed by admins. Raises Forbidden, and NotFound."""
+    if not name:
+        if not is_admin(user):
+            message = "Only an admin may do this; VC admins name a virtual cluster in managed_by."
+            raise Forbidden(message)
+        return None
+    vc = find(user, name)
+    if not manages(user, vc):
+        raise Forbidden(f"Only VC admins of {vc.name} and admins may do this.")
+    return vc
+
+
+def check_manages(user: AnyUser, managed_by: VirtualCluster | None, kind: str) -> None:
+    """Raises Forbidden where the user is no admin, and no VC admin of what manages a thing of this
+    kind, such as "image"."""
+    if managed_by is not None and manages(user, managed_by):
+        return
+    if not is_admin(user):
+        raise Forbidden(f"Only an admin, or a VC admin of what manages the {kind}, may do this.")
 
 
 def _role(user: AnyUser, vc: VirtualCluster) -> str | None:
