@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: help demo up down test test-long lint format bench chaos docs webui openapi lock
+.PHONY: help demo up down test test-long lint format bench chaos docs webui openapi schema lock
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+: ##' $(MAKEFILE_LIST) | sed 's/: ## /\t/' | expand -t 12
@@ -56,6 +56,10 @@ openapi: ## write the API's schema and the web page's types of it
 	@scripts/bootstrap python web
 	@python scripts/openapi
 	@npm --prefix webui run --silent api
+
+schema: ## write the schema with which empty databases begin, after new migrations
+	@scripts/bootstrap python
+	@python scripts/schema
 
 lock: ## pin all Python packages again
 	@scripts/bootstrap python
