@@ -49,6 +49,10 @@ settings.STORAGES["files"]["OPTIONS"]["location"] = str(settings.SKEP_DATA_DIR /
 settings.CHANNEL_LAYERS["default"]["CONFIG"]["prefix"] = f"skep-test-{os.getpid()}"
 django.setup()
 
+from tests.support import database_flush  # noqa: E402
+
+database_flush.install()
+
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """A missing component of the machine skips a test, and fails it in CI."""
