@@ -8,6 +8,7 @@ from django.db import models
 
 from skep_platform.cluster.models import Node
 from skep_platform.core.models import Entity
+from skep_platform.core.remembered import NotedQuerySet
 from skep_platform.tenancy.models import NAME, VirtualCluster
 
 
@@ -36,6 +37,8 @@ class Image(Entity):
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+"
     )
+
+    objects = NotedQuerySet.as_manager()
 
     def __str__(self) -> str:
         return self.name
@@ -149,6 +152,8 @@ class ImageRule(models.Model):
 
     vc = models.ForeignKey(VirtualCluster, models.CASCADE, related_name="image_rules")
     pattern = models.CharField(max_length=512)
+
+    objects = NotedQuerySet.as_manager()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["vc", "pattern"], name="image_rule_once")]

@@ -11,6 +11,7 @@ from django.core.validators import RegexValidator
 from django.db import models
 
 from skep_platform.core.models import Entity
+from skep_platform.core.remembered import NotedQuerySet
 from skep_scheduler.model import PolicyChoice
 
 NAME = RegexValidator(r"\A[a-zA-Z0-9][a-zA-Z0-9_-]{0,62}\Z", "Use letters, digits, '-' and '_'.")
@@ -54,6 +55,8 @@ class VirtualCluster(Entity):
     # {name, parameters} of the policy that orders its waiting jobs; null: the default one.
     policy = models.JSONField(null=True, blank=True)
 
+    objects = NotedQuerySet.as_manager()
+
     preloaded: Preloaded | None = None  # else each is read when it is needed
 
     def __str__(self) -> str:
@@ -67,6 +70,8 @@ class Quota(models.Model):
     gpu_model = models.CharField(max_length=100)
     gpus = models.PositiveIntegerField()
 
+    objects = NotedQuerySet.as_manager()
+
     class Meta:
         constraints = [models.UniqueConstraint(fields=["vc", "gpu_model"], name="quota_once")]
 
@@ -78,6 +83,8 @@ class VcCell(models.Model):
     chain = models.CharField(max_length=200)
     cell_type = models.CharField(max_length=200)
     number = models.PositiveIntegerField()
+
+    objects = NotedQuerySet.as_manager()
 
     class Meta:
         constraints = [
@@ -141,6 +148,8 @@ class Membership(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=16, choices=Role.choices, default=Role.MEMBER)
 
+    objects = NotedQuerySet.as_manager()
+
     class Meta:
         constraints = [models.UniqueConstraint(fields=["vc", "user"], name="membership_once")]
 
@@ -170,6 +179,8 @@ class VcLimit(models.Model):
     vc = models.ForeignKey(VirtualCluster, models.CASCADE, related_name="limits")
     name = models.CharField(max_length=63)
     value = models.BigIntegerField()
+
+    objects = NotedQuerySet.as_manager()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["vc", "name"], name="vc_limit_once")]

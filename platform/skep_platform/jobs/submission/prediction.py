@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from skep_jobfile import JobFile
 from skep_platform.accounts.models import User
 from skep_platform.core.bulk import fetch
+from skep_platform.core.remembered import Remembered
 from skep_platform.tenancy import queries as tenancy
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ SOURCES = ("name", "command", "gpus")
 LIKE_IT = 20  # the newest ones
 LOOKED_AT = 200  # newest jobs of the owner, for those of the same number of GPUs
 COVERAGE = 0.8  # of an interval
+FRESH_S = 1.0
 UNMEASURED: dict[str, Any] = {"leave_s": None, "warmup_s": None}  # of jobs of older versions
 ENOUGH = round(2 / (1 - COVERAGE)) - 1
 
@@ -93,8 +95,22 @@ def _without_tag(image: str) -> str:
 def predict(user: User, name: str, command: str, gpus: int) -> Prediction | None:
     """Return what the user's earlier jobs say of one with this name, key of its commands and number
     of GPUs; None: there was none. One query, which reads at most `LIKE_IT` rows of an index for
-    each way, and `LOOKED_AT` for the last, however many jobs the user has."""
-    [(*found, leave_s, warmup_s)] = fetch(DURATIONS, _params(user.pk, name, command, gpus))
+    each way, and `LOOKED_AT` for the last, however many jobs the user has. What `LIKE_IT` jobs of
+    the name say is remembered for a second: one more would hardly change it."""
+    params = _params(user.pk, name, command, gpus)
+    key = (user.pk, params["base"], command, gpus)
+    return _remembered.get(key, lambda: _predicted(params), _is_settled)
+
+
+_remembered: Remembered[Prediction | None] = Remembered(FRESH_S)
+
+
+def _is_settled(known: Prediction | None) -> bool:
+    return known is not None and known.source == "name" and known.jobs == LIKE_IT
+
+
+def _predicted(params: dict[str, Any]) -> Prediction | None:
+    [(*found, leave_s, warmup_s)] = fetch(DURATIONS, params)
     known = of_durations(dict(zip(SOURCES, found, strict=True)))
     if known is None:
         return None

@@ -93,6 +93,8 @@ def submit(user: User, text: str, *, client_token: str = "", ignore_storage: boo
     except IntegrityError:
         if client_token and (known := _submitted(user, client_token, digest)):
             return known
+        if not VirtualCluster.objects.filter(pk=vc.pk).exists():  # deleted a moment ago
+            raise refusal(admission.unknown_vc(user, spec.job)) from None
         raise name_taken(spec.job.name) from None
 
 
