@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, TextIO
 
 import structlog
@@ -35,14 +36,17 @@ def configure(level: str | None = None, celery_level: int | None = None) -> None
     Celery itself says below that level (its option `-l`): a line for each task at INFO.
     """
     level = (level or os.environ.get("SKEP_LOG_LEVEL", "INFO")).upper()
+    # No line says which file and line of code it comes from: without this, `logging` walks the
+    # stack for each.
+    logging._srcfile = None
     handler = _CurrentStderr()
     handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
+        _Formatter(
             foreign_pre_chain=_shared(),
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 mask_secrets,
-                structlog.processors.JSONRenderer(default=str),
+                JSON,
             ],
         )
     )
@@ -83,6 +87,19 @@ _rare = threading.Lock()
 _logged: dict[tuple[str, str], tuple[float, int]] = {}
 
 
+class _Formatter(structlog.stdlib.ProcessorFormatter):
+    """Formats our own lines without the two copies of the record that structlog's formatter makes
+    for further handlers: there is one handler."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        if type(record.msg) is not dict or not hasattr(record, "_logger"):
+            return super().format(record)
+        return JSON(None, "", mask_secrets(None, "", record.msg))  # type: ignore[return-value]
+
+
+JSON = structlog.processors.JSONRenderer(default=str)
+
+
 def mask_secrets(_: WrappedLogger, __: str, line: EventDict) -> EventDict:
     return {name: _masked(name, value) for name, value in line.items()}
 
@@ -100,12 +117,17 @@ def _shared() -> list[Processor]:
 
 def _masked(name: str, value: Any) -> Any:
     if isinstance(value, str):
-        return MASK if SECRET_NAME.search(name) else SECRET_TEXT.sub(MASK, value)
+        return MASK if _is_secret(name) else SECRET_TEXT.sub(MASK, value)
     if isinstance(value, Mapping):
         return {key: _masked(str(key), inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_masked(name, inner) for inner in value]
     return value
+
+
+@lru_cache(maxsize=1000)
+def _is_secret(name: str) -> bool:
+    return SECRET_NAME.search(name) is not None
 
 
 def _quiet_libraries() -> None:
