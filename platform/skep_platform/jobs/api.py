@@ -23,6 +23,7 @@ from skep_platform.core.errors import NotFound
 from skep_platform.core.models import Event
 from skep_platform.core.paging import page, paged
 from skep_platform.core.parsers import body_text, yaml_parsers
+from skep_platform.core.rendering import renderer
 from skep_platform.core.throttling import Searches
 from skep_platform.jobs import filters, queries, services, steering, task_rows, visibility
 from skep_platform.jobs.models import (
@@ -234,9 +235,8 @@ class EventsView(APIView):
         return page(request, rows, lambda found: _events(request, found), "id")
 
 
-# Making a serializer takes longer than what it does.
-_summary = JobSummarySerializer().to_representation
-_role_shown = TaskRoleSerializer().to_representation
+_summary = renderer(JobSummarySerializer())
+_role_shown = renderer(TaskRoleSerializer())
 
 
 def _summaries(request: Request, jobs: list[Job]) -> list[dict[str, Any]]:
