@@ -16,7 +16,7 @@ from knox.crypto import hash_token
 from skep_platform.accounts import mfa
 from skep_platform.accounts.models import ApiToken, User
 from skep_platform.core import ports
-from skep_platform.core.bulk import fetch
+from skep_platform.core.bulk import fetch, loaded
 from skep_platform.core.errors import NotFound
 
 MAX_TOKEN_CHARS = 200
@@ -43,10 +43,10 @@ def living_token(token: str, fresh_s: float = 0.0) -> ApiToken | None:
         if changes == _changes:  # else it may have been read before what has changed
             _remember(digest, now, row)
     names, split = _column_names(ApiToken), len(_column_names(ApiToken))
-    found = ApiToken.from_db(None, names, row[:split])
+    found = loaded(ApiToken, names, row[:split])
     if found.job_id is not None and not ports.job_goes_on.call(found.job_id):
         return None
-    found.user = User.from_db(None, _column_names(User), row[split:])
+    found.user = loaded(User, _column_names(User), row[split:])
     found.user.token_scope, found.user.used_token = found.scope, found
     return found
 

@@ -18,6 +18,7 @@ from skep_jobfile.plain import plain, plain_data
 from skep_platform.audit.actions import ACTIONS
 from skep_platform.audit.models import AuditEntry, Outcome, first_id_at, time_of
 from skep_platform.core import caller
+from skep_platform.core.bulk import new
 from skep_platform.core.logs import MASK, SECRET_NAME, SECRET_TEXT
 from skep_platform.core.models import uuid7
 
@@ -89,7 +90,8 @@ def entry(
     who, entry_id = caller.current(), uuid7()
     if before is not None and after is not None:
         before, after = _differing(before, after)
-    return AuditEntry(
+    return new(
+        AuditEntry,
         id=entry_id,
         at=time_of(entry_id),
         action=action,

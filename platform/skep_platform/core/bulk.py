@@ -4,15 +4,19 @@ job: building them once saves more than the database takes to run them."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.db import connection
 from django.db.models import AutoField, DateTimeField, Field, Model
+from django.db.models.base import ModelState
+
+M = TypeVar("M", bound=Model)
 
 
 class UnstorableValue(TypeError):
@@ -88,9 +92,80 @@ def insert(rows: Sequence[Model]) -> tuple[str, str]:
     """Return an INSERT of unsaved rows (at least one, of one model) as SQL with one parameter, to
     be run alone or inside a WITH. Columns with `auto_now_add` or `auto_now` get the time of the
     database: clocks of processes jump, and differ."""
-    columns = _columns(type(rows[0]))
-    plain = [{f.column: f.pre_save(row, add=True) for f in columns} for row in rows]
-    return _insert(type(rows[0])), encode(plain)
+    plain, made = _sources(type(rows[0]))
+    values = []
+    for row in rows:
+        known = row.__dict__
+        value = {column: known[attribute] for column, attribute in plain}
+        values.append(value | {field.column: field.pre_save(row, add=True) for field in made})
+    return _insert(type(rows[0])), encode(values)
+
+
+@lru_cache
+def _sources(model: type[Model]) -> tuple[list[tuple[str, str]], list[Any]]:
+    """Return (column, attribute) of the columns that are stored as the row has them, and the fields
+    that make their values when they are stored."""
+    plain, made = [], []
+    for field in _columns(model):
+        asked = type(field).pre_save is not Field.pre_save
+        if not asked or (isinstance(field, DateTimeField) and not _is_time_of_insert(field)):
+            plain.append((field.column, field.attname))
+        else:
+            made.append(field)
+    return plain, made
+
+
+def new(model: type[M], **values: Any) -> M:
+    """Return an unsaved row, as `model(**values)` does in a fraction of the time: for the rows of
+    each job. Values are those of fields, by their names or by those of their columns; no signal is
+    sent. Raises TypeError for a name that is no field's."""
+    known = _defaults(model)
+    row = model.__new__(model)
+    row._state = ModelState()
+    data = row.__dict__
+    data.update(known.plain)
+    for attribute, make in known.made:
+        if attribute not in values:
+            data[attribute] = make()
+    for name, value in values.items():
+        if (key := known.related.get(name)) is not None:
+            data[key] = None if value is None else value.pk
+            row._state.fields_cache[name] = value
+        elif name in data or name in known.made_names:
+            data[name] = value
+        else:
+            raise TypeError(f"{model.__name__} has no field named {name}")
+    return row
+
+
+@dataclass(frozen=True, slots=True)
+class _Defaults:
+    """By attribute: values that rows without others share, and what makes one for each of them.
+    `related`: the attribute of the key, by the name of a foreign key."""
+
+    plain: Mapping[str, Any]
+    made: Sequence[tuple[str, Callable[[], Any]]]
+    made_names: frozenset[str]
+    related: Mapping[str, str]
+
+
+@lru_cache
+def _defaults(model: type[Model]) -> _Defaults:
+    fields = model._meta.concrete_fields
+    made = [(f.attname, f.get_default) for f in fields if f.has_default() and callable(f.default)]
+    names = frozenset(name for name, _ in made)
+    plain = {f.attname: f.get_default() for f in fields if f.attname not in names}
+    return _Defaults(plain, made, names, {f.name: f.attname for f in fields if f.is_relation})
+
+
+def loaded(model: type[M], names: Sequence[str], values: Sequence[Any]) -> M:
+    """Return a row that was read, as `model.from_db` does in a fraction of the time. `names` are
+    the attributes of all its columns; no signal is sent."""
+    row = model.__new__(model)
+    row._state = ModelState()
+    row._state.adding, row._state.db = False, connection.alias
+    row.__dict__.update(zip(names, values, strict=True))
+    return row
 
 
 def insert_rows(rows: Sequence[Model]) -> None:

@@ -16,6 +16,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from skep_jobfile.plain import plain, plain_data
+from skep_platform.core.bulk import new
 from skep_platform.core.models import Event
 from skep_platform.core.user_events import BY_KIND
 
@@ -36,7 +37,8 @@ def event(
 ) -> Event:
     """An unsaved event, for `Event.objects.bulk_create` in code that handles many at once.
     `notify`: users are notified of it, as they chose; its kind is one of `core.user_events`."""
-    return Event(
+    return new(
+        Event,
         subject_type=subject_type,
         subject_id=str(subject_id),
         kind=kind,

@@ -16,7 +16,7 @@ from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
 from skep_platform.audit.models import AuditEntry
 from skep_platform.core import caller, notifications, ports, user_events
-from skep_platform.core.bulk import fetch, insert
+from skep_platform.core.bulk import fetch, insert, new
 from skep_platform.core.events import event, record
 from skep_platform.core.models import Event
 from skep_platform.jobs.lifecycle import dependencies, messages
@@ -55,7 +55,8 @@ def job_row(user: User, vc: VirtualCluster, read: ReadJob) -> Job:
     """Return the row of a new job out of its job file, not stored yet. No query."""
     spec, skep = read.job, read.job.extras.skep
     files = skep.working_files
-    return Job(
+    return new(
+        Job,
         name=spec.name,
         owner=user,
         vc=vc,
@@ -110,7 +111,8 @@ def role_rows(job: Job, read: ReadJob, images: Mapping[str, str]) -> list[TaskRo
     """Return the rows of its roles, not stored yet. `images` has the reference to pull, by uri."""
     spec = read.job
     return [
-        TaskRole(
+        new(
+            TaskRole,
             job=job,
             name=name,
             position=position,

@@ -13,7 +13,7 @@ from typing import Any
 
 from skep_jobfile import JobFile
 from skep_platform.accounts.models import User
-from skep_platform.core.bulk import fetch
+from skep_platform.core.bulk import fetch, loaded
 from skep_platform.core.remembered import Remembered
 from skep_platform.images.models import Image, ImageRule
 from skep_platform.tenancy import queries as tenancy
@@ -75,7 +75,7 @@ def _row(values: tuple[Any, ...]) -> Any:
     """Return a virtual cluster with what was read along with it. The columns are those of
     `_find`."""
     *columns, own_role, limits, patterns, claims, images = values
-    vc = VirtualCluster.from_db(None, _column_names(), columns)
+    vc = loaded(VirtualCluster, _column_names(), columns)
     vc.policy = vc.policy and json.loads(vc.policy)
     vc.own_role = own_role  # type: ignore[attr-defined]
     known = json.loads(images)
