@@ -22,7 +22,7 @@ from skep_platform.core import ports
 from skep_platform.core.errors import NotFound
 from skep_platform.core.models import Event
 from skep_platform.core.paging import page, paged
-from skep_platform.core.parsers import body_text, yaml_parsers
+from skep_platform.core.parsers import LargeJsonRenderer, body_text, yaml_parsers
 from skep_platform.core.rendering import renderer
 from skep_platform.core.throttling import Searches
 from skep_platform.jobs import filters, queries, services, steering, task_rows, visibility
@@ -84,6 +84,7 @@ class JobsView(APIView):
     job_tokens = True
     token_scope = Scope.SUBMIT
     parser_classes = JOB_FILE_PARSERS
+    renderer_classes = (LargeJsonRenderer,)
 
     @paged("list_jobs", JobSummarySerializer, TAGS, *LIST_PARAMETERS)
     def get(self, request: Request) -> Response:
