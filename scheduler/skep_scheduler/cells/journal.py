@@ -26,7 +26,13 @@ class Journal:
             self._undos.append((setattr, (thing, name, getattr(thing, name))))
         setattr(thing, name, value)
 
+    def mark(self) -> int:
+        """Return the moment to which `rollback` takes back all that is noted later. It is for use
+        within a trial."""
+        return len(self._undos)
+
     def rollback(self, mark: int) -> None:
+        """Take back the changes since a moment."""
         while len(self._undos) > mark:
             undo, args = self._undos.pop()
             undo(*args)

@@ -41,7 +41,7 @@ def place(state: CellState, gang: GangRequest, avoid: Collection[str] = ()) -> C
     if refusal is not None:
         return refusal
     attempts: list[Attempt] = []
-    for chain, domain in _places(state, gang):
+    for chain, domain in chains_to_try(state, gang):
         attempt = Attempt(chain, domain)
         attempts.append(attempt)
         if domain is None:
@@ -53,7 +53,7 @@ def place(state: CellState, gang: GangRequest, avoid: Collection[str] = ()) -> C
     return refuse(state, gang, attempts)
 
 
-def _places(state: CellState, gang: GangRequest) -> Iterator[tuple[str, Domain | None]]:
+def chains_to_try(state: CellState, gang: GangRequest) -> Iterator[tuple[str, Domain | None]]:
     """Return the chains to try, with the virtual cells to look among (None: physical ones)."""
     if gang.pin is not None:
         domain = state.vcs[gang.vc].pins[gang.pin]

@@ -61,7 +61,7 @@ def _numbers(state: CellState, gang: GangRequest, attempt: Attempt) -> dict[str,
     return {
         "chain": attempt.chain,
         "leaf_type": pool.shape.leaf_type,
-        "needs": _needs(gang, pool.shape),
+        "needs": devices_needed(gang, pool.shape),
         "owns": owns,
         "used": kept,
         "free": owns - kept,
@@ -69,8 +69,9 @@ def _numbers(state: CellState, gang: GangRequest, attempt: Attempt) -> dict[str,
     }
 
 
-def _needs(gang: GangRequest, shape: Shape) -> int | None:
-    """None where the chain lacks a cell type that is asked for."""
+def devices_needed(gang: GangRequest, shape: Shape) -> int | None:
+    """Return the devices that a gang asks for in all, None where the chain lacks a cell type that
+    is asked for."""
     names: Iterable[str | None] = [p.within for p in gang.topology_groups()]
     if any(name is not None and name not in shape.level_of for name in names):
         return None

@@ -340,7 +340,7 @@ class ClusterState:
         return not (
             allocation.gang.opportunistic
             or allocation.downgraded
-            or self.allocations.is_downgraded(gang_id)
+            or (self.cells.downgraded and self.allocations.is_downgraded(gang_id))
         )
 
     def downgraded(self) -> list[str]:
