@@ -74,6 +74,7 @@ class Displacer:
 
     def _yielding(self, gang: Gang, decision: Decision) -> Iterator[Allocation]:
         """Yield the gangs whose places a waiting one may take, the first to leave first."""
+        later: Iterator[Allocation]
         if decision.yielding is None:
             mine = decision.order(gang)
             later = (one for rank, one in self._by_order(gang.vc, decision) if rank > mine)
