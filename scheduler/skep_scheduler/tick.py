@@ -188,13 +188,15 @@ class Tick:
         """Return what all further gangs of a lane are refused with; None: ask for the next one."""
         kind = lane.kind
         decision = self.decision(domain_of(lane.gangs[0]))
-        if kind.incremental or decision.leaf_of is not None or decision.tasks_of is not None:
+        single = decision.leaf_of is None or len(lane) == 1  # a leaf type is that of one gang
+        if kind.incremental or decision.tasks_of is not None or not single:
             return None
         if kind.vc not in self.state.allocations.cells.vcs:
             return Refusal(Code.UNKNOWN_VC, "", {"vc": kind.vc})
         if lane.owner and (over := user_limits.exceeded(self.state, lane.gangs[0])) is not None:
             return over
-        return self._backfill.refusal_of_rest(lane, self._known_refusal(kind, lane.gangs[0]))
+        _, asked = self._kinds_on.chosen(lane.gangs[0], kind, decision)
+        return self._backfill.refusal_of_rest(lane, self._refusal_on(lane.gangs[0], kind, asked))
 
     def _known_refusal(self, kind: Kind, gang: Gang) -> Refusal | None:
         """Return what all gangs of a kind are refused with. Where shares decide who yields, others
@@ -293,8 +295,7 @@ class Tick:
             self._place_whole(gang, kind)
 
     def _over_limit(self, gang: Gang) -> Refusal | None:
-        """Return the limit of its owner that a gang would exceed. Tasks of an incremental gang are
-        looked at one by one."""
+        """Return the limit of its owner that it would exceed; incremental ones ask by task."""
         return user_limits.exceeded(self.state, gang, () if gang.incremental else None)
 
     def _place_sized(self, gang: Gang, kind: Kind, tasks: int) -> None:
@@ -341,12 +342,8 @@ class Tick:
 
     def _place_whole(self, gang: Gang, kind: Kind, known: Answer | None = None) -> None:
         """Start a gang, where it finds a place: the one that is `known` already."""
-        leaf_of = self.decision(domain_of(gang)).leaf_of
-        leaf = leaf_of(gang) if leaf_of is not None else None
-        asked = kind if leaf is None else self._kinds_on.of(gang, kind, leaf)
-        refused = self._known_refusal(asked, gang)
-        if refused is not None and asked is not kind:
-            refused = self._known_refusal(kind, gang)  # idle GPUs of another type may do
+        leaf, asked = self._kinds_on.chosen(gang, kind, self.decision(domain_of(gang)))
+        refused = self._refusal_on(gang, kind, asked)
         answer = self._backfill.admit(
             gang, kind, refused, lambda: known or self._find_shaped(gang, kind, leaf, asked)
         )
@@ -361,6 +358,11 @@ class Tick:
             self._preempt(gang, answer.found)
         else:
             self._start(gang, answer.found)
+
+    def _refusal_on(self, gang: Gang, kind: Kind, asked: Kind) -> Refusal | None:
+        """Return the known refusal as `asked`, if idle GPUs of another type do not do either."""
+        refused = self._known_refusal(asked, gang)
+        return refused if refused is None or asked is kind else self._known_refusal(kind, gang)
 
     def _find_shaped(self, gang: Gang, kind: Kind, leaf: str | None, asked: Kind) -> Answer:
         """Search places on the chosen GPU model, and then on what is idle of any."""
@@ -432,10 +434,8 @@ class Tick:
 
     def _find_task(self, gang: Gang, kind: Kind, task: Task) -> Found | Refusal:
         """Tasks of one role are alike."""
-        role = task[0]
-        known = self._refused_tasks.get((kind.request, role)) or self._refused_tasks.get(
-            (kind, role)
-        )
+        role, refused = task[0], self._refused_tasks
+        known = refused.get((kind.request, role)) or refused.get((kind, role))
         if known is not None:
             return known
         answer = self._exclusion.find(gang, kind, [task])

@@ -81,6 +81,22 @@ class VariableNeeds(Protocol):
 Standing = Mapping[str, Any]  # `policy`, and the numbers of its sentence
 Amounts = Mapping[str, float]  # by resource: a leaf type (GPUs), CPU (millicores), MEMORY (MiB)
 CPU, MEMORY = "cpu", "memory"
+
+
+class GangDemand(dict[str, float]):
+    """What a gang asks for, and what policies read of it in every plan; it is not changed.
+
+    gpus: the GPUs alone, by leaf type; main: of the most, by name where equal; None: no GPUs
+    """
+
+    __slots__ = ("gpus", "main")
+
+    def __init__(self, amounts: Amounts) -> None:
+        super().__init__(amounts)
+        self.gpus = only_gpus(amounts)
+        self.main = max(sorted(self.gpus.items()), key=lambda one: one[1], default=None)
+
+
 UNKNOWN_S = 3600.0
 MOST_SERVICES = 1000  # gangs that ended, of a virtual cluster
 SERVICES_S = 3600.0  # seconds after which those that ended since count, too
@@ -321,16 +337,17 @@ class RoundView:
     def ran_s(self, gang: Gang) -> float:
         """Return how long a gang has run up to the start of the round (seconds), as if all that
         time on the GPUs that it asks for."""
-        before = gang.attained_gpu_s / gang.gpus if gang.gpus else 0.0
-        return before + max(self.start - self.placed_at.get(gang.id, self.start), 0.0)
+        gpus = gang.gpus if gang.attained_gpu_s else 0
+        before = gang.attained_gpu_s / gpus if gpus else 0.0
+        placed_at = self.placed_at.get(gang.id, self.start)
+        return before + (self.start - placed_at) if placed_at < self.start else before
 
-    def left_s(self, gang: Gang) -> float:
-        """Return how long a gang probably has to run yet (seconds). One of unknown duration is
-        taken for as long again as it has run, for `UNKNOWN_S` at least."""
-        ran = self.ran_s(gang)
-        if gang.expected_s is None:
-            return max(ran, UNKNOWN_S)
-        return max(gang.expected_s - ran, 0.05 * ran, 1.0)
+    def left_s(self, gang: Gang, ran: float | None = None) -> float:
+        """Return how long a gang probably has to run yet (seconds); `ran`: what `ran_s` says of it.
+        One of unknown duration counts as one as long again as it has run, `UNKNOWN_S` at least."""
+        ran = self.ran_s(gang) if ran is None else ran
+        expected = gang.expected_s
+        return max(ran, UNKNOWN_S) if expected is None else max(expected - ran, 0.05 * ran, 1.0)
 
     def gpus(self, gang: Gang) -> Amounts:
         """Return the GPUs that a gang asks for, by leaf type; empty for one without GPUs."""
@@ -339,10 +356,8 @@ class RoundView:
     def main_gpus(self, gang: Gang) -> tuple[str, float] | None:
         """Return the leaf type of which a gang asks for the most GPUs, and how many of it; of equal
         ones the first by name. None: it asks for none."""
-        gpus = self.gpus(gang)
-        if len(gpus) < 2:
-            return next(iter(gpus.items()), None)
-        return max(sorted(gpus.items()), key=lambda one: one[1])
+        demand = self.demand(gang)
+        return demand.main if isinstance(demand, GangDemand) else GangDemand(demand).main
 
 
 @runtime_checkable
@@ -429,7 +444,9 @@ WEIGHTS = r"(?:[^:;,=\s]{1,150}:\d{1,6}(?:\.\d{1,3})?(?:;|$))*"
 
 
 def only_gpus(amounts: Amounts) -> dict[str, float]:
-    """Return the amounts of GPUs alone, by leaf type."""
+    """Return the amounts of GPUs alone, by leaf type; those of a demand are not to be changed."""
+    if isinstance(amounts, GangDemand):
+        return amounts.gpus
     return {name: some for name, some in amounts.items() if name not in (CPU, MEMORY)}
 
 

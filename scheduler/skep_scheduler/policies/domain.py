@@ -15,6 +15,7 @@ from skep_scheduler.policies.base import (
     MEMORY,
     Amounts,
     Decision,
+    GangDemand,
     HeldAmounts,
     only_gpus,
 )
@@ -149,7 +150,7 @@ class VcDomain:
                 amounts[self._leaf(member)] += member.count * gpus
             amounts[CPU] += member.count * member.cpu_millis
             amounts[MEMORY] += member.count * member.memory_mb
-        return dict(amounts)
+        return GangDemand(amounts)
 
     def running(self) -> Iterator[Allocation]:
         state = self.state
@@ -161,9 +162,12 @@ class VcDomain:
         return self.state.services.get(self.vc, ())
 
     def accepts_any(self, gang: Gang) -> bool:
-        return not gang.incremental and all(
-            member.gpu_model is None and member.cell_type is None for member in gang.members
-        )
+        if gang.incremental:
+            return False
+        for member in gang.members:
+            if member.gpu_model is not None or member.cell_type is not None:
+                return False
+        return True
 
     def _gpus(self, member: Member) -> int:
         if member.cell_type is None:
@@ -218,12 +222,16 @@ class KindsOn:
     state: ClusterState
     _known: dict[tuple[Kind, str], Kind] = field(default_factory=dict)
 
-    def of(self, gang: Gang, kind: Kind, leaf: str) -> Kind:
-        """Return the kind of a gang on a leaf type."""
+    def chosen(self, gang: Gang, kind: Kind, decision: Decision) -> tuple[str | None, Kind]:
+        """Return the leaf type that a decision chose for a gang, and its kind there; None: it may
+        have any."""
+        leaf = decision.leaf_of(gang) if decision.leaf_of is not None else None
+        if leaf is None:
+            return None, kind
         if (found := self._known.get((kind, leaf))) is None:
             found = self.state.kind_as_asked(shaped_for(gang, leaf))
             self._known[kind, leaf] = found
-        return found
+        return leaf, found
 
 
 def warnings_of(decisions: Mapping[str, Decision]) -> dict[str, str]:

@@ -42,6 +42,9 @@ from skep_scheduler.policies.base import (
 from skep_scheduler.policies.gandiva_fair import water_fill
 from skep_scheduler.policies.gpu_speeds import assumed, speed_on, speeds_parameter
 
+Speeds = tuple[tuple[str, float], ...]  # by the name of a GPU model
+Asked = tuple[Speeds, str, float, bool]  # with the leaf type, GPUs, and whether it may run on any
+Models = tuple[Mapping[str, float], Mapping[str, float]]  # rates and spread of a job
 CLOSE = 1.1  # speed-ups that are not worth a trade
 LEAST = 1e-9  # GPUs: less than this is nothing
 
@@ -98,11 +101,13 @@ def trade(users: Sequence[Trader]) -> list[Trader]:
 @dataclass(frozen=True, slots=True)
 class _Job:
     """A gang with its GPUs, all of one model; `rates`: its speed on each model on which it may run,
-    by leaf type. One that names its model has just that."""
+    by leaf type. One that names its model has just that. `spread`: the GPUs that it asks for, over
+    these models in proportion to their capacity."""
 
     gang: Gang
     gpus: float
     rates: Mapping[str, float]
+    spread: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +141,9 @@ class GandivaTrading:
         capacity = only_gpus(view.capacity)
         found: dict[str, dict[str, float]] = {}
         users: defaultdict[str, list[_Job]] = defaultdict(list)
+        named, known = tuple(weights_of(self.speeds).items()), dict[Asked, Models]()
         for gang in sorted(view.gangs, key=_order):
-            job = self._job(view, gang, capacity)
+            job = _job(view, gang, capacity, gang.speeds or named, known)
             if job is None:
                 found[gang.id] = {"": 1.0}
             else:
@@ -150,35 +156,47 @@ class GandivaTrading:
         pools: dict[str, dict[str, float]] = {}
         free: dict[str, list[_Job]] = {}
         for user, jobs in users.items():
-            pools[user] = _serve_named(jobs, held[user], capacity, found)
+            pools[user] = _serve_named(jobs, held[user], found)
             free[user] = [job for job in jobs if len(job.rates) > 1]
         _trade_all(pools, free)
         for job in sorted(chain(*free.values()), key=lambda job: _order(job.gang)):
             found[job.gang.id] = _take(job, pools[job.gang.owner], idle)
         return Parts(found)
 
-    def _job(self, view: RoundView, gang: Gang, capacity: Mapping[str, float]) -> _Job | None:
-        most = view.main_gpus(gang)
-        if most is None:
-            return None
-        at, gpus = most
-        named = dict(gang.speeds) or weights_of(self.speeds)
-        movable = len(view.gpus(gang)) == 1 and view.accepts_any(gang)
+
+def _job(
+    view: RoundView,
+    gang: Gang,
+    capacity: Mapping[str, float],
+    speeds: Speeds,
+    known: dict[Asked, Models],
+) -> _Job | None:
+    """Return a gang with its models, as they are `known` of those that ask alike; None: it asks for
+    no GPUs."""
+    most = view.main_gpus(gang)
+    if most is None:
+        return None
+    at, gpus = most
+    movable = view.accepts_any(gang) and len(view.gpus(gang)) == 1
+    asked = speeds, at, gpus, movable
+    if (models := known.get(asked)) is None:
         leaves = [leaf for leaf in sorted(capacity) if movable and capacity[leaf] >= gpus]
-        return _Job(gang, gpus, {leaf: speed_on(leaf, named) for leaf in leaves or [at]})
+        rates = {leaf: speed_on(leaf, dict(speeds)) for leaf in leaves or [at]}
+        models = known[asked] = rates, _spread(gpus, rates, capacity)
+    return _Job(gang, gpus, *models)
 
 
 def _order(gang: Gang) -> tuple[float, float, str]:
     return -gang.priority, gang.submitted_at, gang.id
 
 
-def _spread(job: _Job, capacity: Mapping[str, float]) -> dict[str, float]:
-    """Return the GPUs that a job asks for, over the models on which it may run in proportion to
-    their capacity."""
-    total = sum(capacity.get(leaf, 0.0) for leaf in job.rates)
-    if len(job.rates) == 1 or total <= 0:
-        return dict.fromkeys(list(job.rates)[:1], job.gpus)
-    return {leaf: job.gpus * capacity[leaf] / total for leaf in job.rates}
+def _spread(
+    gpus: float, rates: Mapping[str, float], capacity: Mapping[str, float]
+) -> Mapping[str, float]:
+    total = sum(capacity.get(leaf, 0.0) for leaf in rates)
+    if len(rates) == 1 or total <= 0:
+        return dict.fromkeys(list(rates)[:1], gpus)
+    return {leaf: gpus * capacity[leaf] / total for leaf in rates}
 
 
 def _entitlements(
@@ -190,7 +208,7 @@ def _entitlements(
     asked: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for user, jobs in users.items():
         for job in jobs:
-            for leaf, gpus in _spread(job, capacity).items():
+            for leaf, gpus in job.spread.items():
                 asked[leaf][user] = asked[leaf].get(user, 0.0) + gpus
     held: dict[str, dict[str, float]] = {user: {} for user in users}
     for leaf, wanted in asked.items():
@@ -202,14 +220,13 @@ def _entitlements(
 def _serve_named(
     jobs: Sequence[_Job],
     held: dict[str, float],
-    capacity: Mapping[str, float],
     found: dict[str, dict[str, float]],
 ) -> dict[str, float]:
     """Write the parts of the jobs that name a model to `found`. Return what the others of the same
     user have on each model together: their part, as far as jobs before them leave it."""
     pool: dict[str, float] = {}
     for job in jobs:
-        for leaf, gpus in _spread(job, capacity).items():
+        for leaf, gpus in job.spread.items():
             own = min(held.get(leaf, 0.0), gpus)
             held[leaf] = held.get(leaf, 0.0) - own
             if len(job.rates) == 1:

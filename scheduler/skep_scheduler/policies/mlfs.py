@@ -24,12 +24,12 @@ live jobs report none; MLF-C has no effect. Work is the probable duration of a j
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
 from math import floor, inf
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from skep_scheduler.model import Gang
 from skep_scheduler.policies.base import Knows, Needs, Ranking, RoundView, parameter
@@ -93,13 +93,10 @@ class Mlfs:
         jobs.sort(key=lambda job: (job.submitted_at, job.id))
         values = self.priorities(jobs, view.start)
         ranked = sorted(zip(values, jobs, strict=True), key=lambda one: -one[0])
-        numbers = {
-            job.id: {"value": round(value, 3), "mostly": self._mostly(job, view.start)}
-            for value, job in ranked
-        }
-        return Ranking([job.id for _, job in ranked], numbers)
+        known = {job.id: (value, job) for value, job in ranked}
+        return Ranking(list(known), _Numbers(self, view.start, known))
 
-    def _mostly(self, job: ElasticFacts, now: float) -> str:
+    def mostly(self, job: ElasticFacts, now: float) -> str:
         """Return what weighs most in P_C of a job: `due`, `left` or `wait`."""
         parts = dict(zip(("due", "left", "wait"), self._lacks(job, now), strict=True))
         return max(parts, key=lambda part: parts[part])
@@ -118,17 +115,37 @@ class Mlfs:
         return due, self.left_weight / left_h, self.wait_weight * waited_h
 
 
+class _Numbers(Mapping[str, Mapping[str, Any]]):
+    """What the policy says of each gang, worked out when it is read: most of them are not."""
+
+    def __init__(
+        self, policy: Mlfs, start: float, known: Mapping[str, tuple[float, ElasticFacts]]
+    ) -> None:
+        self._policy, self._start, self._known = policy, start, known
+
+    def __getitem__(self, gang_id: str) -> Mapping[str, Any]:
+        value, job = self._known[gang_id]
+        return {"value": round(value, 3), "mostly": self._policy.mostly(job, self._start)}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
 def facts_of(view: RoundView, gang: Gang) -> ElasticFacts:
     """Return a live gang with GPUs as the policy sees a job of a trace: its work in seconds, at the
     size that it asks for."""
     most = view.main_gpus(gang)
     gpus = round(most[1]) if most is not None else 1
-    ran, left = view.ran_s(gang), view.left_s(gang)
+    ran = view.ran_s(gang)
+    left = view.left_s(gang, ran)
     return ElasticFacts(
         gang.id,
         gang.submitted_at,
         gpus,
-        lambda size: 1.0,
+        _as_asked,
         gpus,
         left,
         max(gang.expected_s or 0.0, ran + left),
@@ -137,6 +154,10 @@ def facts_of(view: RoundView, gang: Gang) -> ElasticFacts:
         held=gpus if gang.id in view.placed_at else 0,
         attained_gpu_s=ran * gpus,
     )
+
+
+def _as_asked(size: int) -> float:
+    return 1.0
 
 
 def learning(

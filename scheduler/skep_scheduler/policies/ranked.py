@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from math import inf
 
 from skep_scheduler.model import Gang
@@ -79,6 +80,7 @@ class _Turn:
         self._positions: dict[str, int] | None = None
         self._chosen = 0  # the first positions
         self._running: list[tuple[Gang, float]] = []
+        self._last_first: list[tuple[int, str, int]] | None = None  # of those that may yield
         self._ranking = Ranking(())
 
     def position(self, gang: Gang) -> int:
@@ -96,14 +98,11 @@ class _Turn:
         positions, place = self._choose(), self.position(gang)
         if place >= self._chosen or waits_since(gang) > self._start:
             return ()
-        others = [
-            other.id
-            for other, placed_at in self._running
-            if positions[other.id] > place
-            and placed_at < self._start
-            and other.priority <= gang.priority
-        ]
-        return sorted(others, key=lambda other: -positions[other])
+        if self._last_first is None:
+            old = [one for one, placed_at in self._running if placed_at < self._start]
+            self._last_first = sorted((-positions[one.id], one.id, one.priority) for one in old)
+        others = takewhile(lambda one: one[0] < -place, self._last_first)
+        return [gang_id for _, gang_id, its in others if its <= gang.priority]
 
     def declined(self, gang: Gang) -> Mapping[str, float] | None:
         """Return the deadline of a gang that is asked about and would not be admitted, and the

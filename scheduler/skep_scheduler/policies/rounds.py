@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from skep_scheduler.model import Gang
 from skep_scheduler.policies.base import (
@@ -96,6 +97,7 @@ class _Round:
         self._positions: dict[str, int] | None = None
         self._shares: Mapping[str, float] = {}
         self._running: dict[str, tuple[Gang, float]] = {}
+        self._last_first: list[tuple[int, str, int]] | None = None  # of those that may yield
         self._leaves: dict[str, str] = {}
         self._warning = ""
 
@@ -124,15 +126,12 @@ class _Round:
         positions = self._choose()
         if self._shares.get(gang.id, 0.0) <= 0 or waits_since(gang) > self._start:
             return ()
-        place = self.position(gang)
-        others = [
-            other.id
-            for other, placed_at in self._running.values()
-            if positions[other.id] > place
-            and placed_at < self._start
-            and other.priority <= gang.priority
-        ]
-        return sorted(others, key=lambda other: -positions[other])
+        if self._last_first is None:
+            old = [one for one, placed_at in self._running.values() if placed_at < self._start]
+            self._last_first = sorted((-positions[one.id], one.id, one.priority) for one in old)
+        first, priority = -self.position(gang), gang.priority
+        others = takewhile(lambda one: one[0] < first, self._last_first)
+        return [gang_id for _, gang_id, its in others if its <= priority]
 
     def _choose(self) -> dict[str, int]:
         if self._positions is not None:

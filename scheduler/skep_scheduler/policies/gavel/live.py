@@ -152,7 +152,7 @@ class Gavel:
                 found[gang.id] = {"": 1.0}
                 continue
             at, gpus = most
-            anywhere = len(view.gpus(gang)) == 1 and view.accepts_any(gang)
+            anywhere = view.accepts_any(gang) and len(view.gpus(gang)) == 1
             asked = gang.speeds or table, "" if anywhere else at, gpus
             if (rates := known.get(asked)) is None:
                 rates = known[asked] = _rates(view.capacity, types, *asked)
