@@ -9,7 +9,7 @@ from tests.support.docker_tasks import make_spec, run, start
 
 from skep_agent.containers import RuntimeFailure
 from skep_agent.isolation.create import NodeFacts
-from skep_agent.runtimes import docker_logs
+from skep_agent.runtimes import docker_logs, local_log
 from skep_agent.runtimes.docker import DockerRuntime
 
 pytestmark = pytest.mark.docker
@@ -89,6 +89,7 @@ async def _run_and_read(runtime, spec) -> dict[str, bytes]:
 
 async def test_a_follower_that_lost_the_end_reads_again(runtime, busybox, monkeypatch):
     """The engine's fault, made certain: the first answer ends whole, but too early."""
+    monkeypatch.setattr(docker_logs, "_FILE", "not seen from here")
     container_id = await start(runtime, make_spec(busybox, "seq 100; seq 50 >&2"))
     await runtime.wait(container_id)
     whole, answers = docker_logs._Log._records, []
@@ -104,6 +105,51 @@ async def test_a_follower_that_lost_the_end_reads_again(runtime, busybox, monkey
     monkeypatch.setattr(docker_logs._Log, "_records", early)
     output = await _read(runtime, container_id)
     assert output["stdout"] == b"".join(b"%d\n" % n for n in range(1, 101))
+    assert output["stderr"] == b"".join(b"%d\n" % n for n in range(1, 51))
+
+
+async def _read_with_times(runtime, container_id: str) -> dict[str, tuple[bytes, list[int]]]:
+    output: dict[str, tuple[bytes, list[int]]] = {"stdout": (b"", []), "stderr": (b"", [])}
+    async for stream, data, times in runtime.logs(container_id):
+        output[stream] = output[stream][0] + data, [*output[stream][1], *times]
+    return output
+
+
+async def test_the_engines_file_and_the_engine_give_the_same_bytes_and_times(
+    runtime, busybox, monkeypatch
+):
+    script = (
+        "seq 20000; head -c 40000 /dev/zero | tr '\\0' a; echo; echo; seq 99 >&2; yes 0123456789"
+        " | head -c 300 | tr '\\n' x; echo; head -c 16384 /dev/zero >&2; echo >&2; printf end"
+    )
+    container_id = await start(runtime, make_spec(busybox, script))
+    await runtime.wait(container_id)
+    asked, ask = [], docker_logs._Log._records
+    monkeypatch.setattr(
+        docker_logs._Log, "_records", lambda log, more: asked.append(more) or ask(log, more)
+    )
+    of_file = await _read_with_times(runtime, container_id)
+    assert asked == ["&tail=1"], "the engine sends no more than the last record"
+    monkeypatch.setattr(docker_logs, "_FILE", "not seen from here")
+    assert of_file == await _read_with_times(runtime, container_id)
+    assert asked[1] == "&follow=1"
+
+
+async def test_the_engine_goes_on_where_its_file_could_not_be_read(runtime, busybox, monkeypatch):
+    container_id = await start(runtime, make_spec(busybox, "seq 100000; seq 50 >&2"))
+    await runtime.wait(container_id)
+    take, taken = local_log.Parser.take, []
+
+    def broken(parser, data):
+        taken.append(data)
+        if len(taken) == 3:
+            raise local_log.UnknownFormat("made by the test")
+        return take(parser, data)
+
+    monkeypatch.setattr(local_log.Parser, "take", broken)
+    output = await _read(runtime, container_id)
+    assert len(taken) == 3
+    assert output["stdout"] == b"".join(b"%d\n" % n for n in range(1, 100001))
     assert output["stderr"] == b"".join(b"%d\n" % n for n in range(1, 51))
 
 

@@ -35,7 +35,7 @@ from skep_agent.protocol import (
     S3Mount,
 )
 from skep_agent.registry_policy import RegistryPolicy
-from skep_agent.runtimes import docker_exec, docker_files, docker_logs, processes
+from skep_agent.runtimes import docker_exec, docker_files, processes
 from skep_agent.runtimes.base import AttemptKey, Command, LogPiece, Process, SaveOrder
 from skep_agent.runtimes.docker_disk import DiskWatch, Scratches
 from skep_agent.runtimes.docker_engine import (
@@ -44,10 +44,12 @@ from skep_agent.runtimes.docker_engine import (
     Engine,
     EngineError,
     EngineHost,
+    is_alive,
 )
 from skep_agent.runtimes.docker_exits import RECONNECT_S, ExitWatcher
 from skep_agent.runtimes.docker_images import Images, is_mark
 from skep_agent.runtimes.docker_leftovers import clean_quietly
+from skep_agent.runtimes.docker_logs import LogReader
 from skep_agent.runtimes.docker_networks import Networks
 from skep_agent.runtimes.docker_node import check_free, is_full, space_mb, toolkit_version
 from skep_agent.runtimes.docker_save import Saver
@@ -110,6 +112,7 @@ class DockerRuntime:
         self.learn, self.forget = self._objects.learn, self._objects.forget
         self._storages = StorageMounts(node, storages or StoragePolicy(), self._objects.source)
         self._exits = ExitWatcher(self._engine, self._labels)
+        self._logs = LogReader(self._engine)
         self._stats = Stats(self._engine)
         self._disk = DiskWatch(self._engine, lambda id_: self._kill(id_, "SIGKILL"))
         self._cpus = 0
@@ -218,7 +221,7 @@ class DockerRuntime:
             if failure.code != "container_gone":
                 raise
             return True
-        if not _is_alive(found):
+        if not is_alive(found):
             return True
         return await processes.send(found, signal, lambda c: self.exec(container_id, c))
 
@@ -250,7 +253,7 @@ class DockerRuntime:
         async with aclosing(self._exits.looks(container_id)) as looks:
             async for _ in looks:
                 try:
-                    if not _is_alive(await self._patient_inspect(container_id)):
+                    if not is_alive(await self._patient_inspect(container_id)):
                         return
                 except RuntimeFailure as failure:
                     if failure.code == "container_gone":
@@ -259,9 +262,9 @@ class DockerRuntime:
 
     def logs(self, container_id: str) -> AsyncGenerator[LogPiece]:
         async def is_running() -> bool:
-            return _is_alive(await self._inspect(container_id))
+            return is_alive(await self._inspect(container_id))
 
-        return docker_logs.follow(self._engine, container_id, is_running)
+        return self._logs.follow(container_id, is_running)
 
     async def remove(self, container_id: str) -> None:
         try:
@@ -334,6 +337,7 @@ class DockerRuntime:
 
     async def close(self) -> None:
         await self._exits.close()
+        self._logs.close()
         await self._disk.close()
         self._storages.close()
         self._objects.close()
@@ -465,7 +469,7 @@ class DockerRuntime:
 
     def _exit_of(self, container_id: str, found: dict[str, Any]) -> Exit | None:
         state = found["State"]
-        if _is_alive(found) or state["Status"] == "created":
+        if is_alive(found) or state["Status"] == "created":
             return None
         oom_killed = bool(state.get("OOMKilled"))
         peak = found["HostConfig"]["Memory"] // MIB if oom_killed else None
@@ -487,10 +491,6 @@ def _has_quota(info: dict[str, Any]) -> bool:
     return driver in ("btrfs", "zfs") or (
         driver == "overlay2" and status.get("Backing Filesystem") == "xfs"
     )
-
-
-def _is_alive(found: dict[str, Any]) -> bool:
-    return found["State"]["Status"] in ("running", "paused", "restarting")
 
 
 def _start_failure(error: EngineError) -> RuntimeFailure:

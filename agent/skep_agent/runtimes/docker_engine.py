@@ -103,6 +103,11 @@ class EngineHost:
         return context
 
 
+def is_alive(found: dict[str, Any]) -> bool:
+    """Return whether a container that was inspected can still do something."""
+    return found["State"]["Status"] in ("running", "paused", "restarting")
+
+
 def engine_host(url: str = "") -> EngineHost:
     """Return where to find the engine: at `url` (or the path of a socket), else where DOCKER_HOST
     says, else at the usual socket."""

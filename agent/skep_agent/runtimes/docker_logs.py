@@ -1,25 +1,35 @@
 """A container's output from its first byte, whatever happens to the engine on the way.
 
-Spoken directly over the socket: the engine sends one chunk for each line, and a general HTTP client
-spends 10 times as long on those as the engine needs to make them.
+Read from the engine's own file where the agent can see it (`local_log`). The engine is asked where
+it cannot, and also when anything about the file is not as expected: each byte is given once, and
+the last record is compared with the one that the engine says is the last.
+
+The engine is spoken to directly over the socket: it sends one chunk for each line, and a general
+HTTP client spends 10 times as long on those as the engine needs to make them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import struct
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
-from itertools import groupby
-from operator import itemgetter
+from itertools import groupby, islice
+from operator import itemgetter, lt
+
+import structlog
 
 from skep_agent.containers import RuntimeFailure
 from skep_agent.protocol import Stream
 from skep_agent.runtimes.base import LogPiece
 from skep_agent.runtimes.docker_engine import Engine
+from skep_agent.runtimes.file_watches import FileWatches
+from skep_agent.runtimes.local_log import LocalFile, Run
 
 READ_BYTES = 256 * 1024
+_FILE = "local-logs/container.log"  # in a container's folder
 RECONNECT_S = 0.5
 _STREAMS: dict[int, Stream] = {1: "stdout", 2: "stderr"}
 # "2026-11-21T02:04:32.123456789Z " before each record.
@@ -28,27 +38,76 @@ _SECOND_BYTES = 19
 _HEADER = struct.Struct(">BxxxI")
 
 Record = tuple[Stream, bytes]  # with its timestamp
+_Last = tuple[Stream, int, bytes]  # the time and the content of a record
+
+log = structlog.get_logger(__name__)
 
 
 class BrokenStream(Exception):
     """The connection ended before the answer did."""
 
 
-async def follow(
-    engine: Engine, container_id: str, is_running: Callable[[], Awaitable[bool]]
+class LogReader:
+    """Reads the logs of an engine's containers."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._watches = FileWatches()
+        self._root = ""  # where the engine keeps containers; "" before it was asked
+
+    def close(self) -> None:
+        """Wake no reader any more."""
+        self._watches.close()
+
+    async def follow(
+        self, container_id: str, is_running: Callable[[], Awaitable[bool]]
+    ) -> AsyncGenerator[LogPiece]:
+        """All output in order per stream; ends when the container is dead and all was read. Raises
+        RuntimeFailure "container_gone" when it was removed before."""
+        reading = _Log(self._engine, container_id)
+        if path := await self._file_of(container_id):
+            try:
+                file = LocalFile(path, self._watches)
+                async with aclosing(reading.read_file(file, is_running)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+                if await reading.is_whole():
+                    return
+                log.info("log_file_ends_early", container_id=container_id)
+            except RuntimeFailure as failure:
+                if failure.code != "engine_down":
+                    raise
+            except Exception:  # whatever is wrong with the file, the engine has the log
+                log.warning("log_file_not_read", container_id=container_id, exc_info=True)
+        async with aclosing(_follow_engine(reading, is_running)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def _file_of(self, container_id: str) -> str:
+        """Return the path of the container's log, "" where it is not to be seen from here."""
+        if not self._engine.host.socket_path:
+            return ""
+        if not self._root:
+            try:
+                self._root = (await self._engine.call(lambda api: api.info()))["DockerRootDir"]
+            except RuntimeFailure:
+                return ""
+        path = f"{self._root}/containers/{container_id}/{_FILE}"
+        return path if os.access(path, os.R_OK) else ""
+
+
+async def _follow_engine(
+    reading: _Log, is_running: Callable[[], Awaitable[bool]]
 ) -> AsyncGenerator[LogPiece]:
-    """All output in order per stream; ends when the container is dead and all was read. Raises
-    RuntimeFailure "container_gone" when it was removed before."""
-    log = _Log(engine, container_id)
     dead = False  # already before the pass
     while True:
         try:
-            async with aclosing(log.read()) as pieces:
+            async with aclosing(reading.read()) as pieces:
                 async for piece in pieces:
                     yield piece
             # A follower can lose the last lines that were written just before the end (the engine
             # then closes the answer as if it were whole), a reader of a dead container's log not.
-            if dead or (not await is_running() and await log.is_whole()):
+            if dead or (not await is_running() and await reading.is_whole()):
                 return
             dead = not await is_running()
         except (BrokenStream, OSError, asyncio.IncompleteReadError):
@@ -66,30 +125,59 @@ class _Log:
         self._engine = engine
         self._path = f"/containers/{container_id}/logs?stdout=1&stderr=1&timestamps=1"
         self._given: dict[Stream, int] = {"stdout": 0, "stderr": 0}
-        self._last: Record | None = None
+        self._last: _Last | None = None
 
     async def read(self) -> AsyncGenerator[LogPiece]:
-        lines = _Lines()
-        seen: dict[Stream, int] = {"stdout": 0, "stderr": 0}
+        """Read what the engine sends of it."""
+        lines, seen = _Lines(), _nothing_seen()
         self._last = None
         async with aclosing(self._records("&follow=1")) as batches:
             async for records in batches:
-                self._last = records[-1]
+                self._last = _last(records[-1])
                 for piece in lines.joined(records):
-                    stream, size = piece.stream, len(piece.data)
-                    given = self._given[stream] - seen[stream]
-                    seen[stream] += size
-                    if given < size:
-                        self._given[stream] = seen[stream]
-                        yield lines.after(piece, given) if given > 0 else piece
+                    if new := self._new(piece, seen):
+                        yield new
+
+    async def read_file(
+        self, file: LocalFile, is_running: Callable[[], Awaitable[bool]]
+    ) -> AsyncGenerator[LogPiece]:
+        """Read the engine's file, until the container is dead."""
+        lines, seen = _Lines(), _nothing_seen()
+        self._last = None
+
+        async def is_over() -> bool:
+            try:
+                return not await is_running()
+            except RuntimeFailure as failure:
+                if failure.code != "engine_down":
+                    raise
+                return False  # an engine that starts again opens the file, or ends the container
+
+        async with aclosing(file.runs(is_over)) as batches:
+            async for runs in batches:
+                stream, times, last, partial = runs[-1]
+                self._last = stream, times[-1], last[-1] if partial else last[-1] + b"\n"
+                for run in runs:
+                    if new := self._new(lines.of_run(run), seen):
+                        yield new
 
     async def is_whole(self) -> bool:
         """Whether the log's last record is the last that was read."""
-        last: Record | None = None
+        last: _Last | None = None
         async with aclosing(self._records("&tail=1")) as batches:
             async for records in batches:
-                last = records[-1]
+                last = _last(records[-1])
         return last == self._last
+
+    def _new(self, piece: LogPiece, seen: dict[Stream, int]) -> LogPiece | None:
+        """Return of a piece what was not given before; `seen` counts what this reading saw."""
+        stream, size = piece.stream, len(piece.data)
+        given = self._given[stream] - seen[stream]
+        seen[stream] += size
+        if given >= size:
+            return None
+        self._given[stream] = seen[stream]
+        return _after(piece, given) if given > 0 else piece
 
     async def _records(self, more: str) -> AsyncGenerator[list[Record]]:
         """Yield the records of each piece that arrived. Raises BrokenStream unless the answer is
@@ -125,41 +213,63 @@ class _Lines:
     """
 
     def __init__(self) -> None:
-        self._open: dict[Stream, bytes] = {}  # timestamp of the line that is not at its end
+        self._open: dict[Stream, int] = {}  # timestamp of the line that is not at its end
         self._at = 0  # of the newest line, nanoseconds since the epoch
-        self._second = b""  # of the newest timestamp, and as nanoseconds since the epoch:
-        self._second_at = 0
+        self._stamps = _Stamps()
 
     def joined(self, records: list[Record]) -> list[LogPiece]:
         """Return the records' content, with neighbours of the same stream joined."""
-        pieces = []
+        pieces, stamp = [], self._stamps.read
         for stream, group in groupby(records, key=itemgetter(0)):
             times: list[int] = []
-            data = b"".join([self._content(stream, record, times) for _, record in group])
-            pieces.append(LogPiece(stream, data, times))
+            contents = [
+                self._content(stream, stamp(record), record[_TIMESTAMP_BYTES:], times)
+                for _, record in group
+            ]
+            pieces.append(LogPiece(stream, b"".join(contents), times))
         return pieces
 
-    def after(self, piece: LogPiece, given: int) -> LogPiece:
-        """Return the piece without its first bytes, which were given before."""
-        data = piece.data[given:]
-        starts = piece.data.count(b"\n", given - 1, len(piece.data) - 1)
-        return LogPiece(piece.stream, data, piece.times[len(piece.times) - starts :])
+    def of_run(self, run: Run) -> LogPiece:
+        """Return the same of records that were read from the engine's file."""
+        stream, at, lines, partial = run
+        times: list[int] = []
+        if partial:
+            return LogPiece(stream, self._content(stream, at[0], lines[0], times), times)
+        if stream in self._open or at[0] <= self._at or not all(map(lt, at, islice(at, 1, None))):
+            contents = [
+                self._content(stream, time, line + b"\n", times)
+                for time, line in zip(at, lines, strict=True)
+            ]
+            return LogPiece(stream, b"".join(contents), times)
+        self._at = at[-1]
+        return LogPiece(stream, b"\n".join(lines) + b"\n", at)
 
-    def _content(self, stream: Stream, record: bytes, times: list[int]) -> bytes:
-        content = record[_TIMESTAMP_BYTES:]
+    def _content(self, stream: Stream, at: int, content: bytes, times: list[int]) -> bytes:
         if not content:
             return content
         before = self._open.pop(stream, None)
         if not content.endswith(b"\n"):
-            self._open[stream] = record[:_TIMESTAMP_BYTES]
+            self._open[stream] = at
         if before is None:
-            times.append(self._time(record))
-        elif not record.startswith(before):
-            times.append(self._time(record))
+            times.append(self._rising(at))
+        elif at != before:
+            times.append(self._rising(at))
             return b"\n" + content
         return content
 
-    def _time(self, record: bytes) -> int:
+    def _rising(self, at: int) -> int:
+        self._at = max(at, self._at + 1)
+        return self._at
+
+
+class _Stamps:
+    """Reads the engine's timestamps."""
+
+    def __init__(self) -> None:
+        self._second = b""  # of the newest timestamp, and as nanoseconds since the epoch:
+        self._second_at = 0
+
+    def read(self, record: bytes) -> int:
         """Return a record's time in nanoseconds since the epoch. Runs for every line."""
         second = record[:_SECOND_BYTES]
         try:
@@ -167,11 +277,25 @@ class _Lines:
                 at = datetime.fromisoformat(second.decode()).replace(tzinfo=UTC)
                 self._second_at = int(at.timestamp()) * 1_000_000_000
                 self._second = second
-            at_ns = self._second_at + int(record[_SECOND_BYTES + 1 : _TIMESTAMP_BYTES - 2])
+            return self._second_at + int(record[_SECOND_BYTES + 1 : _TIMESTAMP_BYTES - 2])
         except ValueError:  # no engine that we know
-            at_ns = 0
-        self._at = max(at_ns, self._at + 1)
-        return self._at
+            return 0
+
+
+def _nothing_seen() -> dict[Stream, int]:
+    return {"stdout": 0, "stderr": 0}
+
+
+def _last(record: Record) -> _Last:
+    stream, content = record
+    return stream, _Stamps().read(content), content[_TIMESTAMP_BYTES:]
+
+
+def _after(piece: LogPiece, given: int) -> LogPiece:
+    """Return the piece without its first bytes, which were given before."""
+    data = piece.data[given:]
+    starts = piece.data.count(b"\n", given - 1, len(piece.data) - 1)
+    return LogPiece(piece.stream, data, piece.times[len(piece.times) - starts :])
 
 
 async def _read_head(reader: asyncio.StreamReader) -> None:
