@@ -214,7 +214,7 @@ def _high_bits(top: bytes) -> int:
 
 @cache
 def _low_bits() -> array[int]:
-    """What two bytes of a number stand for, by their value as one number, big-endian."""
+    """Return what two bytes of a number stand for, by their value as one big-endian number."""
     return array("H", [(two >> 8 & 127) | (two & 127) << 7 for two in range(1 << 16)])
 
 

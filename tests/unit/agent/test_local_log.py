@@ -39,7 +39,7 @@ def record(stream: str, at: int, line: bytes, part: int = 0, *, last: bool = Fal
 
 
 def read(parser: Parser, data: bytes, step: int) -> list[tuple[str, int, bytes, bool]]:
-    found = []
+    found: list[tuple[str, int, bytes, bool]] = []
     for at in range(0, len(data), step):
         for run in parser.take(data[at : at + step]):
             found += [
