@@ -1,17 +1,19 @@
-"""Django's `migrate`, beside servers that go on (see `core.database.migrating`), and soon done with
-an empty database (see `core.database.snapshot`)."""
+"""Django's `migrate`, beside servers that go on, and soon done with an empty database: see
+`core.database.migrating`."""
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import CommandError
+from django.core.management.base import CommandError, CommandParser
 from django.core.management.commands import migrate
 from django.db import connections
 
-from skep_platform.core.database import snapshot
-from skep_platform.core.database.migrating import MigrationBlocked, PatientExecutor
+from skep_platform.core.database.migrating import (
+    MigrationBlocked,
+    PatientExecutor,
+    load_schema,
+)
 
 # Django's command offers no other way to choose the class.
 migrate.MigrationExecutor = PatientExecutor  # type: ignore[attr-defined]
@@ -19,7 +21,7 @@ NOT_FOR_ALL = ("app_label", "plan", "check_unapplied", "fake", "fake_initial", "
 
 
 class Command(migrate.Command):
-    def add_arguments(self, parser: ArgumentParser) -> None:
+    def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument(
             "--step-by-step",
@@ -30,7 +32,7 @@ class Command(migrate.Command):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not options["step_by_step"] and not any(options.get(name) for name in NOT_FOR_ALL):
-            loaded = snapshot.load(connections[options["database"]])
+            loaded = load_schema(connections[options["database"]])
             if loaded and options["verbosity"] >= 1:
                 self.stdout.write("The database was empty and has the whole schema now.")
         try:

@@ -14,7 +14,7 @@ from django.db import connection
 from tests.support.schema_dump import create_database, drop_database, schema_dump
 
 from skep_platform.accounts.models import User
-from skep_platform.core.database import snapshot
+from skep_platform.core.database import migrating
 
 MONTHS = (
     "SELECT relname FROM pg_class WHERE relname ~ '^audit_entry_2' AND relkind = 'r' ORDER BY 1"
@@ -23,7 +23,7 @@ MONTHS = (
 
 @pytest.fixture
 def database() -> Iterator[str]:
-    name = f"skep_snapshot_{os.getpid()}"
+    name = f"skep_empty_{os.getpid()}"
     yield create_database(name, os.environ["SKEP_DATABASE_URL"])
     drop_database(name, os.environ["SKEP_DATABASE_URL"])
 
@@ -48,7 +48,7 @@ def test_an_empty_database_gets_what_all_migrations_make(database):
     assert "has the whole schema now" in migrate(database)
     at_once, months = schema_dump(database), rows(database, MONTHS)
 
-    database = create_database(f"skep_snapshot_{os.getpid()}", database)
+    database = create_database(f"skep_empty_{os.getpid()}", database)
     assert "Applying accounts.0001" in migrate(database, "--step-by-step")
 
     by_steps = schema_dump(database)
@@ -64,11 +64,11 @@ def test_it_holds_every_migration(database):
 
 @pytest.mark.django_db
 def test_a_database_with_tables_is_left_as_it_is():
-    assert not snapshot.load(connection)
+    assert not migrating.load_schema(connection)
 
 
 @pytest.mark.django_db
 def test_where_the_server_refuses_a_statement_migrations_follow_step_by_step(monkeypatch):
-    monkeypatch.setattr(snapshot, "EMPTY", "SELECT true")  # its first table is there already
-    assert not snapshot.load(connection)
+    monkeypatch.setattr(migrating, "EMPTY", "SELECT true")  # its first table is there already
+    assert not migrating.load_schema(connection)
     assert User.objects.count() == 0
