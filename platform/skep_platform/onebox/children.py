@@ -88,7 +88,7 @@ def spawn(program: Program, log: Path) -> subprocess.Popen[bytes]:
 FIRST_DELAY_S = 0.2
 LONGEST_DELAY_S = 30.0
 # A child that lived this long was well: its next death starts from the shortest delay again.
-STEADY_S = 60.0
+STEADY_S = 10.0
 
 Changed = Callable[[], None]
 
