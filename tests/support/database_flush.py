@@ -14,6 +14,11 @@ from django.test import TransactionTestCase
 
 from skep_platform.templates import shipping
 
+# As the trigger of TRUNCATE does: what processes remember of the database is read again.
+EMPTIED = """
+INSERT INTO scheduling_change (txid, kind, subject, at)
+VALUES (pg_current_xact_id()::text::bigint, 'all', '', statement_timestamp())
+"""
 KEPT = {"django_content_type", "auth_permission"}
 
 
@@ -36,6 +41,7 @@ def flush() -> None:
         cursor.execute("SET LOCAL session_replication_role = replica")  # no triggers, any order
         for table in filled:
             cursor.execute(f"DELETE FROM {table}")
+        cursor.execute(EMPTIED)
     shipping.ship()
 
 
