@@ -25,7 +25,7 @@ from skep_platform.accounts.models import ApiToken, Scope, User
 from skep_platform.core.api import Body, IsAdmin, validated
 from skep_platform.core.errors import Forbidden
 from skep_platform.core.paging import page, paged
-from skep_platform.core.throttling import Guesses
+from skep_platform.core.throttling import CountsGuesses
 
 
 class PasswordField(serializers.CharField):
@@ -223,9 +223,7 @@ class PasskeyLoginView(Public):
         return Response(begin_session(request, user, True, "passkey"))
 
 
-class PasswordResetView(Public):
-    throttle_classes = (Guesses,)
-
+class PasswordResetView(CountsGuesses, Public):
     @extend_schema(
         operation_id="reset_password",
         request=PasswordReset,

@@ -13,7 +13,7 @@ from skep_platform.accounts import confirmation, current_user, recovery
 from skep_platform.accounts.api import Public
 from skep_platform.accounts.mfa_api import OwnMfa
 from skep_platform.core.api import Body, validated
-from skep_platform.core.throttling import Guesses, Recoveries
+from skep_platform.core.throttling import CountsGuesses, Recoveries
 
 
 class RecoveryBody(Body):
@@ -61,9 +61,8 @@ class EmailView(OwnMfa):
         return Response(status=202)
 
 
-class EmailConfirmView(OwnMfa):
+class EmailConfirmView(CountsGuesses, OwnMfa):
     before_mfa = False
-    throttle_classes = (Guesses,)
 
     @extend_schema(
         operation_id="confirm_my_email",

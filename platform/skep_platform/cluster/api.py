@@ -26,7 +26,7 @@ from skep_platform.core.errors import NotFound
 from skep_platform.core.paging import page, paged
 from skep_platform.core.parsers import LargeJsonRenderer
 from skep_platform.core.serving import gateway_url
-from skep_platform.core.throttling import Guesses
+from skep_platform.core.throttling import CountsGuesses
 
 TAGS = ["nodes"]
 DEFAULT_JOIN_TTL_S = 3600
@@ -312,10 +312,9 @@ class JoinTokenView(APIView):
         return Response(status=204)
 
 
-class JoinView(APIView):
+class JoinView(CountsGuesses):
     authentication_classes = ()
     permission_classes = (AllowAny,)
-    throttle_classes = (Guesses,)
 
     @extend_schema(
         operation_id="join_node",

@@ -6,9 +6,12 @@ Logins have limits of their own (`accounts.throttle`), and so have submits, chec
 
 from __future__ import annotations
 
+from typing import Any
+
 import redis
 import structlog
 from rest_framework.request import Request
+from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
@@ -32,8 +35,15 @@ class PerMinute(BaseThrottle):
         """Raises TooMany. Lets everybody ask while Valkey is down."""
         if self.parameters and not any(map(request.query_params.get, self.parameters)):
             return True
-        who = f"user:{request.user.pk}" if request.user.pk else f"at:{self.get_ident(request)}"
-        key = f"skep:rate:{self.name}:{who}"
+        counted = self.count(request)
+        if counted and counted[0] > self.most:
+            raise self.too_many(counted[1])
+        return True
+
+    def count(self, request: Request) -> tuple[int, int] | None:
+        """Return how many requests there were in this window, this one included, and how many
+        seconds are left of it; None while Valkey is down."""
+        key = self.key(request)
         try:
             pipeline = valkey().pipeline()
             pipeline.incr(key)
@@ -42,11 +52,18 @@ class PerMinute(BaseThrottle):
             count, _, left_s = pipeline.execute()
         except redis.RedisError as error:
             log.warning("throttle_down", error=type(error).__name__)
-            return True
-        if count > self.most:
-            message = f"More than {self.most} such requests in a minute; try again in {left_s} s."
-            raise TooMany(message, retry_after_s=max(left_s, 1), most=self.most)
-        return True
+            return None
+        return count, left_s
+
+    def key(self, request: Request) -> str:
+        """Return where Valkey keeps the count of this user or address."""
+        who = f"user:{request.user.pk}" if request.user.pk else f"at:{self.get_ident(request)}"
+        return f"skep:rate:{self.name}:{who}"
+
+    def too_many(self, left_s: int) -> TooMany:
+        """Return the refusal, which says when to ask again."""
+        message = f"More than {self.most} such requests in a minute; try again in {left_s} s."
+        return TooMany(message, retry_after_s=max(left_s, 1), most=self.most)
 
 
 class Searches(PerMinute):
@@ -71,11 +88,50 @@ class Exports(PerMinute):
 
 
 class Guesses(PerMinute):
-    """Secrets that clients without a login send: links that reset a password, join tokens. High
-    enough for a rack of nodes that join at once."""
+    """Secrets that were wrong, sent by clients without a login: links that reset a password, join
+    tokens. For views that are `CountsGuesses`."""
 
     name = "guess"
     most = 120
+
+    def allow_request(self, request: Request, view: APIView) -> bool:
+        """Raises TooMany after too many wrong secrets, for right ones, too: they would show which
+        guess is right. Counts nothing, as a request is a guess only once it has failed.
+
+        Requests that are answered at the same time may exceed the limit by their number. A count
+        before the answer would be exact, but would refuse nodes that join at the same time."""
+        key = self.key(request)
+        try:
+            pipeline = valkey().pipeline()
+            pipeline.get(key)
+            pipeline.ttl(key)
+            count, left_s = pipeline.execute()
+        except redis.RedisError as error:
+            log.warning("throttle_down", error=type(error).__name__)
+            return True
+        if int(count or 0) >= self.most:
+            raise self.too_many(left_s)
+        return True
+
+    def too_many(self, left_s: int) -> TooMany:
+        """Return the refusal, which says when to ask again."""
+        message = f"{self.most} requests failed in a minute; try again in {left_s} s."
+        return TooMany(message, retry_after_s=max(left_s, 1), most=self.most)
+
+
+class CountsGuesses(APIView):
+    """A view that takes a secret from anybody, limited by how many of its requests fail. Right
+    secrets do not count: all nodes of a data centre may join from one address."""
+
+    throttle_classes = (Guesses,)
+
+    def finalize_response(
+        self, request: Request, response: Response, *args: Any, **kwargs: Any
+    ) -> Response:
+        """Count a refused request, unless it was refused by a limit."""
+        if 400 <= response.status_code < 500 and response.status_code != 429:
+            Guesses().count(request)
+        return super().finalize_response(request, response, *args, **kwargs)
 
 
 class Recoveries(PerMinute):

@@ -7,6 +7,8 @@ from tests.support.one_of_each import make_all, make_users
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_user
 
+from skep_platform.cluster import services
+from skep_platform.cluster.models import JoinToken
 from skep_platform.core import throttling
 from skep_platform.core.notifications import valkey
 from skep_platform.jobs.models import Job
@@ -73,3 +75,24 @@ def test_without_valkey_no_one_is_kept_out(admin, monkeypatch, settings):
     monkeypatch.setattr(throttling, "valkey", valkey.__wrapped__)
     monkeypatch.setattr(throttling.Searches, "most", 0)
     assert admin.get("/jobs", search="x").status_code == 200
+
+
+def test_only_failed_joins_are_counted_as_all_nodes_may_share_an_address(monkeypatch):
+    monkeypatch.setattr(throttling.Guesses, "most", 3)
+    nodes = iter(range(100))
+
+    def join(token: str, address: str = "192.0.2.1"):
+        body = {"token": token, "name": f"node-{next(nodes)}", "instance_id": "i"}
+        return Api().post("/nodes/join", body, REMOTE_ADDR=address)
+
+    _, right = services.issue_join_token(None, 60, nodes=20)
+    wrong = JOIN["token"]
+    assert [join(right).status_code for _ in range(8)] == [201] * 8
+    mixed = [wrong, right, wrong, right, right, wrong]
+    assert [join(token).status_code for token in mixed] == [403, 201, 403, 201, 201, 403]
+    assert refusal(join(wrong)) == (429, "throttled")
+    # A right one is refused, too, and costs the token no use: else a guess would show.
+    refused = join(right)
+    assert 1 <= int(refused.headers["Retry-After"]) <= 60
+    assert JoinToken.objects.get().uses_left == 20 - 11
+    assert join(right, "192.0.2.2").status_code == 201
