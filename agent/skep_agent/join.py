@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import httpx
+import typer
 
 from skep_agent.statedir import Identity, StateDir
+
+MOST_WAIT_S = 600  # for a server that refuses because of its limits
+WAIT_S = 10  # where its answer does not say how long
 
 
 class JoinFailed(Exception):
@@ -20,15 +25,22 @@ class JoinFailed(Exception):
 
 
 async def join(server: str, token: str, name: str, state: StateDir) -> Identity:
-    """Get a credential for the one-time `token`, and keep it in the state directory.
-    Raises JoinFailed."""
+    """Get a credential for the one-time `token`, and keep it in the state directory. Asks again
+    after an answer 429 as its Retry-After says, at most MOST_WAIT_S seconds long, and says so on
+    stderr. Raises JoinFailed."""
     server = server.rstrip("/")
     body = {"token": token, "name": name, "instance_id": state.instance_id}
-    try:
-        async with httpx.AsyncClient(timeout=30) as client:
-            answer = await client.post(f"{server}/api/v1/nodes/join", json=body)
-    except httpx.HTTPError as error:
-        raise JoinFailed("server_unreachable", f"{server} does not answer: {error}") from None
+    waited_s = 0
+    while (answer := await _ask(server, body)).status_code == httpx.codes.TOO_MANY_REQUESTS:
+        wait_s = _retry_after_s(answer)
+        if waited_s + wait_s > MOST_WAIT_S:
+            refusal = _refusal(answer)
+            message = f"{refusal} (waited {waited_s} s of at most {MOST_WAIT_S} s)"
+            raise JoinFailed(refusal.code, message)
+        line = f"{server} refuses joins from this address for now; trying again in {wait_s} s"
+        typer.echo(f"skep-agent: {line}", err=True)
+        await asyncio.sleep(wait_s)
+        waited_s += wait_s
     if answer.is_error:
         raise _refusal(answer)
     given = answer.json()
@@ -64,6 +76,21 @@ def accepted_gateway(server: str, sent: str) -> str:
     secure = url.scheme == "https"
     plain = url.scheme == "http" and urlsplit(server).scheme == "http"
     return sent.rstrip("/") if url.hostname and (secure or plain) else ""
+
+
+async def _ask(server: str, body: dict[str, str]) -> httpx.Response:
+    try:
+        async with httpx.AsyncClient(timeout=30) as client:
+            return await client.post(f"{server}/api/v1/nodes/join", json=body)
+    except httpx.HTTPError as error:
+        raise JoinFailed("server_unreachable", f"{server} does not answer: {error}") from None
+
+
+def _retry_after_s(answer: httpx.Response) -> int:
+    try:
+        return max(int(answer.headers["Retry-After"]), 1)
+    except (KeyError, ValueError):  # not there, or a date
+        return WAIT_S
 
 
 def _refusal(answer: httpx.Response) -> JoinFailed:
