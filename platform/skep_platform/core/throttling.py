@@ -94,6 +94,11 @@ class Guesses(PerMinute):
     name = "guess"
     most = 120
 
+    def key(self, request: Request) -> str:
+        """Return where the count of an address is kept. Who asks does not matter, and is not known
+        where the login itself was refused."""
+        return f"skep:rate:{self.name}:at:{self.get_ident(request)}"
+
     def allow_request(self, request: Request, view: APIView) -> bool:
         """Raises TooMany after too many wrong secrets, for right ones, too: they would show which
         guess is right. Counts nothing, as a request is a guess only once it has failed.
