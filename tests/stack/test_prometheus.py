@@ -236,27 +236,21 @@ def test_bad_and_hot_gpus_fire_until_they_are_repaired(skep, prometheus):
     ends(prometheus, BAD_GPUS)
 
 
-def test_a_scheduler_that_hangs_fires(skep, prometheus):
-    ends(prometheus, SCHEDULER_HANGS)
-    with frozen(skep.pids()["worker-scheduler"]):
-        fires(prometheus, SCHEDULER_HANGS)
-    ends(prometheus, SCHEDULER_HANGS)
-
-
-@pytest.mark.long
-def test_a_gateway_that_hangs_fires(skep, prometheus):
-    ends(prometheus, GATEWAY_HANGS)
-    with frozen(skep.pids()["gateway"]):
-        fires(prometheus, GATEWAY_HANGS)
-    ends(prometheus, GATEWAY_HANGS)
-
-
-@pytest.mark.long
-def test_a_redis_that_hangs_fires(skep, prometheus):
-    ends(prometheus, REDIS_HANGS)
-    with frozen(skep.pids()["valkey"]):
-        fires(prometheus, REDIS_HANGS)
-    ends(prometheus, REDIS_HANGS)
+@pytest.mark.parametrize(
+    ("process", "wanted"),
+    [
+        ("worker-scheduler", SCHEDULER_HANGS),
+        pytest.param("gateway", GATEWAY_HANGS, marks=pytest.mark.long),
+        pytest.param("valkey", REDIS_HANGS, marks=pytest.mark.long),
+        # Its node is lost when its lease is over; use of virtual clusters is sampled each minute.
+        pytest.param("agent-node-1", AGENT_HANGS, marks=pytest.mark.long),
+    ],
+)
+def test_a_process_that_hangs_fires(skep, prometheus, process, wanted):
+    ends(prometheus, wanted)
+    with frozen(skep.pids()[process]):
+        fires(prometheus, wanted, 240)
+    ends(prometheus, wanted)
 
 
 @pytest.mark.long
@@ -320,15 +314,6 @@ def test_a_session_that_keeps_tables_locked_fires(skep, prometheus):
         # What waited is measured when it is over.
         fires(prometheus, TABLE_LOCKED - {"SkepDatabasePoolFull"})
     ends(prometheus, TABLE_LOCKED)
-
-
-@pytest.mark.long
-def test_an_agent_that_hangs_fires(skep, prometheus):
-    """Its node is lost when its lease is over; use of virtual clusters is sampled each minute."""
-    ends(prometheus, AGENT_HANGS)
-    with frozen(skep.pids()["agent-node-1"]):
-        fires(prometheus, AGENT_HANGS, 240)
-    ends(prometheus, AGENT_HANGS)
 
 
 @pytest.mark.long
