@@ -11,7 +11,8 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection, migrations
-from django.db.utils import OperationalError
+from django.db.models import IntegerField
+from django.db.utils import OperationalError, ProgrammingError
 
 from skep_platform.core.database import migrating
 from skep_platform.core.database.migrating import MigrationBlocked, PatientExecutor
@@ -20,7 +21,9 @@ from skep_platform.operations.management.commands.migrate import Command
 pytestmark = pytest.mark.django_db(transaction=True)
 
 ADD = "ALTER TABLE core_event ADD COLUMN tried integer"
-DROP = "ALTER TABLE core_event DROP COLUMN IF EXISTS tried"
+DROP = """
+ALTER TABLE core_event DROP COLUMN IF EXISTS tried, DROP COLUMN IF EXISTS tried_again
+"""
 
 
 class Watched(PatientExecutor):
@@ -99,6 +102,61 @@ def test_writers_go_on_while_a_migration_waits_for_a_transaction_that_lasts(othe
     thread.join(30)
     assert not thread.is_alive()
     assert failures == []
+    assert "tried" in columns()
+
+
+def test_one_that_adds_sends_its_statements_when_all_of_its_python_is_done(other):
+    """A lock is held from its statement to the commit, and writers wait for as long."""
+    seen: list[set[str]] = []
+
+    class Field(IntegerField):
+        """Looks at the locks of others while Django makes the statement of the next field."""
+
+        def db_type(self, connection: Any) -> str:
+            query = "SELECT mode FROM pg_locks WHERE relation = 'core_event'::regclass AND pid <> "
+            held = other.execute(f"{query} pg_backend_pid()").fetchall()
+            seen.append({mode for (mode,) in held})
+            return "integer"
+
+    added = migration()
+    added.operations = [
+        migrations.AddField("event", "tried", Field(null=True)),
+        migrations.AddField("event", "tried_again", Field(null=True)),
+    ]
+    apply(Watched(), added)
+    assert {"tried", "tried_again"} <= columns()
+    assert len(seen) > 1
+    assert "AccessExclusiveLock" not in set().union(*seen)
+
+
+def test_a_statement_that_fails_at_the_end_takes_all_of_them_back(other):
+    with pytest.raises(ProgrammingError):
+        apply(Watched(), migration(ADD, "SELECT no_such_column FROM core_event"))
+    assert "tried" not in columns()
+
+
+def test_the_end_of_a_transaction_that_lasts_is_not_missed(other, monkeypatch):
+    """The next one begins within a second."""
+    monkeypatch.setattr(migrating, "PAUSE_S", 600.0)
+    monkeypatch.setattr(migrating, "LONGEST_PAUSE_S", 600.0)
+    monkeypatch.setattr(migrating, "LEAST_S", 0.0)
+    executor, ended = Watched(), Event()
+
+    def report() -> None:
+        with other.transaction():
+            other.execute("SELECT 1 FROM core_event LIMIT 1")
+            begun.set()
+            executor.waited.wait(30)
+        ended.set()
+
+    begun = Event()
+    thread = Thread(target=report)
+    thread.start()
+    assert begun.wait(30)
+    apply(executor, migration(ADD))
+    thread.join(30)
+    assert ended.is_set()
+    assert executor.waited.is_set()
     assert "tried" in columns()
 
 

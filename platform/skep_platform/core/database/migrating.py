@@ -3,8 +3,13 @@
 Most changes of a table take a lock that excludes all others, if only for milliseconds. A migration
 that waits for it, behind a long report or a backup, makes every later query of that table wait
 behind itself: for as long as the report runs no job is submitted and no heartbeat is stored. So a
-migration gives up a lock after LOCK_TIMEOUT_MS, is rolled back whole, and is tried again. One that
-PostgreSQL ended to resolve a deadlock with the servers is tried again, too.
+migration gives up a lock after LOCK_TIMEOUT_MS, is rolled back whole, and is tried again: as soon
+as a transaction has ended that lasted at the failure, which may be followed by the next one within
+a second. One that PostgreSQL ended to resolve a deadlock with the servers is tried again, too.
+
+A lock is held until the commit, and between two statements Django builds models for up to seconds
+on a busy machine. So the statements of a migration that only adds are held back, and sent together
+at its end.
 
 Migrations without a transaction create and drop indexes concurrently. These wait without blocking
 others, and would leave an invalid index behind if they gave up: they wait for as long as it takes.
@@ -18,12 +23,14 @@ by step. It records the migrations that it holds as applied; newer ones are appl
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, migrations, transaction
+from django.db.backends.postgresql.schema import DatabaseSchemaEditor
 from django.db.migrations.executor import MigrationExecutor
 from django.db.utils import OperationalError
 
@@ -31,9 +38,24 @@ from skep_platform.core.failures import sqlstate
 
 LOCK_TIMEOUT_MS = 400
 PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0  # between attempts; it doubles
+LEAST_S = 2.0  # of a pause of that length or more, also when a transaction ends before
+LOOK_S = 0.05
 PATIENCE_S = 900.0  # for one migration
 DEADLOCK, LOCK_TIMED_OUT = "40P01", "55P03"
 SHOWN = 3  # transactions
+# They read nothing of the database: their statements are the same now or later.
+ADDING = (
+    migrations.CreateModel,
+    migrations.AddField,
+    migrations.AddIndex,
+    migrations.AddConstraint,
+    migrations.RunSQL,
+)
+LASTING = """
+SELECT pid, xact_start FROM pg_stat_activity
+ WHERE datname = current_database() AND pid <> pg_backend_pid()
+   AND xact_start < clock_timestamp() - make_interval(secs => %s)
+"""
 HOLDERS = """
 SELECT pid, application_name, state, extract(epoch FROM clock_timestamp() - xact_start)::int
   FROM pg_stat_activity
@@ -54,6 +76,10 @@ AFTER = """
 SELECT audit_add_month(date_trunc('month', now(), 'UTC') + make_interval(months => n, days => 9))
   FROM generate_series(0, 2) n
 """
+
+
+def _at_once() -> None:
+    """What is called before the statements of a first attempt."""
 
 
 class MigrationBlocked(Exception):
@@ -78,6 +104,44 @@ def load_schema(connection: Any) -> bool:
     return True
 
 
+class LateSchemaEditor(DatabaseSchemaEditor):
+    """Calls `ready` before the first statement. With `hold` it sends all statements at the end."""
+
+    def __init__(self, *args: Any, hold: bool, ready: Callable[[], object], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._hold, self._ready = hold, ready
+        self._held: list[str] = []
+
+    def __enter__(self) -> Any:
+        entered = super().__enter__()
+        if not self._hold:
+            self._ready()
+        return entered
+
+    def execute(self, sql: Any, params: Any = ()) -> None:
+        """Execute a statement, or hold it back."""
+        if not self._hold:
+            return super().execute(sql, params)
+        if params is not None:
+            sql = self.connection.ops.compose_sql(str(sql), params)
+        self._held.append(str(sql))
+        return None
+
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+        if exc_type is None and self._hold:
+            self._hold = False
+            statements = [*self._held, *map(str, self.deferred_sql)]
+            self.deferred_sql.clear()
+            try:
+                self._ready()
+                for statement in statements:
+                    super().execute(statement, None)
+            except BaseException as error:
+                super().__exit__(type(error), error, error.__traceback__)
+                raise
+        super().__exit__(exc_type, exc_value, traceback)
+
+
 class PatientExecutor(MigrationExecutor):
     """Applies migrations, and makes none wait long for a lock."""
 
@@ -87,26 +151,55 @@ class PatientExecutor(MigrationExecutor):
         """Apply a migration, as often as it takes to get its locks. Returns the state of the models
         after it. Raises `MigrationBlocked`, and what the migration itself raises."""
         began, pause = time.monotonic(), PAUSE_S
+        ready: Callable[[], object] = _at_once
         while True:
             try:
-                with self._short_locks(migration.atomic):
+                with self._short_locks(migration.atomic), self._late(migration, ready):
                     return super().apply_migration(state, migration, fake, fake_initial)
             except OperationalError as error:
                 if not migration.atomic or sqlstate(error) not in (DEADLOCK, LOCK_TIMED_OUT):
                     raise
                 if time.monotonic() - began > PATIENCE_S:
                     raise MigrationBlocked(self._why(migration)) from error
+            failed, lasting = time.monotonic(), self._lasting()
             self.waits(migration)
-            time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_S)
             # The attempt has changed `state`; all migrations before this one are recorded.
             self.loader.build_graph()
             state = self._create_project_state(True)  # type: ignore[attr-defined]
+            ready = partial(self._wait, failed, pause, lasting)
+            pause = min(2 * pause, LONGEST_PAUSE_S)
 
     def waits(self, migration: Any) -> None:
         """Called when an attempt was given up and another one will follow."""
         if self.progress_callback:
             self.progress_callback("apply_waits", migration)
+
+    def _lasting(self) -> set[tuple[int, Any]]:
+        """Return the transactions of others that last for longer than we wait for a lock."""
+        with self.connection.cursor() as cursor:
+            cursor.execute("SELECT pg_stat_clear_snapshot()")  # else a transaction sees no change
+            cursor.execute(LASTING, [LOCK_TIMEOUT_MS / 1000])
+            return set(cursor.fetchall())
+
+    def _wait(self, failed: float, pause: float, lasting: set[tuple[int, Any]]) -> None:
+        """Wait until `pause` seconds after the failure, or until one of these transactions is over.
+        The servers get LEAST_S anyway, to do what had waited for us."""
+        while (passed := time.monotonic() - failed) < pause:
+            if passed >= LEAST_S and lasting - self._lasting():
+                return
+            time.sleep(LOOK_S)
+
+    @contextmanager
+    def _late(self, migration: Any, ready: Callable[[], object]) -> Iterator[None]:
+        only_adds = all(type(operation) in ADDING for operation in migration.operations)
+        hold = bool(migration.atomic) and only_adds
+        usual = self.connection.SchemaEditorClass
+        late = partial(LateSchemaEditor, hold=hold, ready=ready)
+        self.connection.SchemaEditorClass = late  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            self.connection.SchemaEditorClass = usual
 
     @contextmanager
     def _short_locks(self, wanted: bool) -> Iterator[None]:
