@@ -29,12 +29,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import structlog
 from django.db import DatabaseError, migrations, transaction
 from django.db.backends.postgresql.schema import DatabaseSchemaEditor
 from django.db.migrations.executor import MigrationExecutor
 from django.db.utils import OperationalError
 
 from skep_platform.core.failures import sqlstate
+
+log = structlog.get_logger(__name__)
 
 LOCK_TIMEOUT_MS = 400
 PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0  # between attempts; it doubles
@@ -63,7 +66,6 @@ SELECT pid, application_name, state, extract(epoch FROM clock_timestamp() - xact
    AND xact_start < clock_timestamp() - make_interval(secs => %s)
  ORDER BY xact_start LIMIT %s
 """
-
 SCHEMA = Path(__file__).with_name("schema.sql")
 LOCK = 0x534B4550  # "SKEP": of several `migrate` on an empty database one loads the schema
 EMPTY = """
@@ -99,7 +101,8 @@ def load_schema(connection: Any) -> bool:
             cursor.execute("SET LOCAL check_function_bodies = false")  # they precede the tables
             cursor.execute(SCHEMA.read_text(encoding="utf-8"))
             cursor.execute(AFTER)
-    except DatabaseError:
+    except DatabaseError as error:
+        log.warning("schema_not_loaded", problem=str(error).strip())
         return False
     return True
 
