@@ -143,6 +143,8 @@ def test_every_container_of_the_chart_passes_its_probes_and_a_job_runs(
         job_id = submit(admin_api, gang(image, "echo hello", tasks=1, gpus=0))
         reach(admin_api, job_id, {"SUCCEEDED"})
         assert log_lines(admin_api, job_id) == {0: ["hello"]}
+        # The agent reads output from the engine's own files.
+        assert agent.exec("ls", f"{kubelet.client.info()['DockerRootDir']}/containers").split()
 
     pods = [*chain(*servers.values()), agent]
     for pod in pods:

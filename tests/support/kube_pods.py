@@ -276,7 +276,8 @@ class Kubelet:
                 host = volume["hostPath"]
                 if host.get("type") == "DirectoryOrCreate":
                     Path(host["path"]).mkdir(parents=True, exist_ok=True)
-                mounts.append(Mount(path, host["path"], type="bind"))
+                read_only = mount.get("readOnly", False)
+                mounts.append(Mount(path, host["path"], type="bind", read_only=read_only))
         return mounts, tmpfs
 
     def _volume(self, claim: str, image: str, group: int | None) -> str:
