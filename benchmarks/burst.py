@@ -1,5 +1,8 @@
 """`burst`: 1,000 one-GPU jobs through REST, Celery and WebSockets to mock containers, until all are
-finished. 16 nodes of 8 GPUs; everything on this machine, the submitting program included.
+finished. 16 nodes of 8 GPUs; everything on this machine, the submitting program included. It counts
+the CPU time of each part of the server, and the statements that PostgreSQL is sent, heartbeats and
+periodic work included; `cpu_without_jobs` is what these alone take in the same time.
+SKEP_BENCH_STATEMENTS=20 prints the 20 most frequent statements, too.
 
 The reference is a real Slurm on this machine, where it is installed (`benchmarks.slurm`): as many
 jobs by `sbatch`, from as many clients, on a node with as many CPUs as there are GPUs. It runs
@@ -9,15 +12,26 @@ Slurm. Its jobs are processes that run `true`, and Skep's are mock containers.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import httpx
 from benchmarks import slurm
 from benchmarks.jobs import job
 from benchmarks.mock_agents import fleet
+from benchmarks.parts import (
+    CONTROL,
+    FOREIGN_KEY,
+    cores_by_part,
+    count_statements,
+    cpu_by_part,
+    statements,
+)
 from benchmarks.report import report
 from benchmarks.usage import cpu_seconds
 from tests.support.stack import Stack, stack
@@ -25,16 +39,23 @@ from tests.support.stack import Stack, stack
 JOBS, CLIENTS = 1_000, 4
 NODES, GPUS = 16, 8
 WITHIN_S = 300
+PRINTED = int(os.environ.get("SKEP_BENCH_STATEMENTS", "0"))
+IDLE_S = 10.0
+LOOK_S = 0.5  # each look costs the web server a request
 
 
 @dataclass(frozen=True, slots=True)
 class BurstFigures:
-    """Jobs per second, and milliseconds of CPU time for each job."""
+    """Jobs per second; milliseconds of CPU time for each job, of the server by part, and what the
+    server takes without jobs in the time of one; how many statements of which text each job needs.
+    """
 
     submitted: float
     finished: float
-    server_cpu_ms: float
+    server_cpu_ms: dict[str, float]
+    without_jobs_ms: float
     agent_cpu_ms: float
+    statements: dict[str, float]
 
 
 def main() -> None:
@@ -45,10 +66,24 @@ def main() -> None:
     accepted, finished = (reference.submitted, reference.finished) if reference else (None, None)
     report("burst", "submitted", ours.submitted, "jobs/s", accepted)
     report("burst", "finished", ours.finished, "jobs/s", finished)
-    report("burst", "server_cpu_per_job", ours.server_cpu_ms, "ms")
+    for part, cpu in ours.server_cpu_ms.items():
+        report("burst", f"cpu_per_job_{part}", cpu, "ms")
+    report("burst", "server_cpu_per_job", sum(ours.server_cpu_ms.values()), "ms")
+    report("burst", "cpu_without_jobs", ours.without_jobs_ms, "ms")
     report("burst", "agent_cpu_per_job", ours.agent_cpu_ms, "ms")
+    _report_statements(ours.statements)
     if reference:
         report("burst", "slurmctld_cpu_per_job", reference.controller_cpu_ms, "ms")
+
+
+def _report_statements(sent: dict[str, float]) -> None:
+    control = sum(calls for query, calls in sent.items() if query.startswith(CONTROL))
+    keys = sum(calls for query, calls in sent.items() if query.startswith(FOREIGN_KEY))
+    report("burst", "statements_per_job", sum(sent.values()) - control - keys, "statements")
+    report("burst", "transaction_control_per_job", control, "statements")
+    report("burst", "foreign_keys_checked_per_job", keys, "keys")
+    for query in sorted(sent, key=sent.__getitem__, reverse=True)[:PRINTED]:
+        print(f"{sent[query]:8.3f}  {' '.join(query.split())[:160]}", file=sys.stderr)
 
 
 def _slurm() -> slurm.SlurmFigures | None:
@@ -61,21 +96,34 @@ def _slurm() -> slurm.SlurmFigures | None:
 
 
 def _skep() -> BurstFigures:
-    with stack("--no-agents") as skep, fleet(skep, NODES, GPUS) as agents:
+    with _counted() as skep, fleet(skep, NODES, GPUS) as agents:
         with skep.api() as api:  # one user submits all: more than the default limit allows
             limit = "/virtual-clusters/default/limits/submits_per_minute"
             api.put(limit, json={"value": 100_000}).raise_for_status()
         _run(skep, "warm", 50)
-        cpu = cpu_seconds(skep.processes()), cpu_seconds([agents])
+        idle = sum(cores_by_part(skep, IDLE_S).values())
+        before = cpu_by_part(skep), cpu_seconds([agents]), statements(skep)
         start = time.perf_counter()
         submitted = _submit(skep, "burst", JOBS)
         accepted = time.perf_counter() - start
         _until_finished(skep, submitted)
         elapsed = time.perf_counter() - start
-        server, fleet_cpu = cpu_seconds(skep.processes()) - cpu[0], cpu_seconds([agents]) - cpu[1]
+        after = cpu_by_part(skep), cpu_seconds([agents]), statements(skep)
     return BurstFigures(
-        JOBS / accepted, JOBS / elapsed, 1000 * server / JOBS, 1000 * fleet_cpu / JOBS
+        submitted=JOBS / accepted,
+        finished=JOBS / elapsed,
+        server_cpu_ms={p: 1000 * (cpu - before[0][p]) / JOBS for p, cpu in after[0].items()},
+        without_jobs_ms=1000 * idle * elapsed / JOBS,
+        agent_cpu_ms=1000 * (after[1] - before[1]) / JOBS,
+        statements={q: (calls - before[2].get(q, 0)) / JOBS for q, calls in after[2].items()},
     )
+
+
+@contextmanager
+def _counted() -> Iterator[Stack]:
+    with stack("--no-agents") as skep:
+        count_statements(skep)
+        yield skep
 
 
 def _run(skep: Stack, name: str, jobs: int) -> None:
@@ -100,7 +148,7 @@ def _until_finished(skep: Stack, jobs: int) -> None:
         while _unfinished(api):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"some of {jobs} jobs are not finished")
-            time.sleep(0.1)
+            time.sleep(LOOK_S)
         for state in ("FAILED", "STOPPED"):
             assert not api.get("/jobs", params={"state": state, "limit": 1}).json()["results"]
 

@@ -15,9 +15,10 @@ import os
 import time
 
 from benchmarks.mock_agents import fleet
+from benchmarks.parts import cores_by_part, cpu_by_part
 from benchmarks.report import report
 from benchmarks.usage import cpu_seconds
-from tests.support.stack import Stack, descendants, stack
+from tests.support.stack import Stack, stack
 
 SIZES = [int(n) for n in os.environ.get("SKEP_BENCH_AGENTS", "500,1000,2000").split(",")]
 GPUS = 8
@@ -34,13 +35,14 @@ def main() -> None:
 
 def _measure(skep: Stack, agents: int) -> None:
     name = f"reconnect_{agents}"
-    idle = _rates(skep)
-    before, start = _cpu(skep), time.monotonic()
+    idle = cores_by_part(skep, SETTLE_S)
+    before, start = cpu_by_part(skep), time.monotonic()
     with fleet(skep, agents, GPUS):
         passed = time.monotonic() - start
-        spent = {part: cpu - before[part] for part, cpu in _cpu(skep).items()}
+        spent = {part: cpu - before[part] for part, cpu in cpu_by_part(skep).items()}
         connected_s = _connected_s(skep)
-        connected = {part: rate - idle[part] for part, rate in _rates(skep).items()}
+        rates = cores_by_part(skep, SETTLE_S)
+        connected = {part: rate - idle[part] for part, rate in rates.items()}
         report(name, "joined_after", passed, "s")
         joining = {
             part: spent[part] - idle[part] * passed - connected[part] / agents * connected_s
@@ -65,19 +67,6 @@ def _measure(skep: Stack, agents: int) -> None:
         new = skep.pids()["gateway"]
         assert new != pid
         report(name, "gateway_cpu_per_agent", 1000 * cpu_seconds([new]) / agents, "ms")
-
-
-def _cpu(skep: Stack) -> dict[str, float]:
-    """Return the CPU seconds used so far by each part with its children."""
-    return {part: cpu_seconds({pid, *descendants(pid)}) for part, pid in skep.pids().items()}
-
-
-def _rates(skep: Stack) -> dict[str, float]:
-    """Return the cores that each part uses on average over SETTLE_S seconds from now."""
-    before, start = _cpu(skep), time.monotonic()
-    time.sleep(SETTLE_S)
-    passed = time.monotonic() - start
-    return {part: (cpu - before[part]) / passed for part, cpu in _cpu(skep).items()}
 
 
 def _connected_s(skep: Stack) -> float:
