@@ -19,6 +19,7 @@ from skep_agent.protocol import INNER_MOUNTS, PEER_CHECKS, S3_MOUNTS, Heartbeat,
 from skep_platform.cluster import inventory as inventories
 from skep_platform.cluster.models import NODE, ControlPlane, Device, Node, NodeState
 from skep_platform.core import notifications, ports
+from skep_platform.core.bulk import Writes
 from skep_platform.core.errors import Conflict
 from skep_platform.core.events import event, record
 from skep_platform.core.models import Event
@@ -178,17 +179,21 @@ RETURNING n.id
 """
 
 
-def bump_revision(node_ids: Iterable[UUID | str], *, ring: bool = True) -> None:
+def bump_revision(
+    node_ids: Iterable[UUID | str], *, ring: bool = True, writes: Writes | None = None
+) -> None:
     """Count a change of what these nodes have to run, and notify their gateways. Without `ring` a
-    node learns of it with its next heartbeat: enough for what it may only forget."""
+    node learns of it with its next heartbeat: enough for what it may only forget. With `writes` it
+    is written when these run, which must be the last step of the transaction."""
     ids = sorted({str(node_id) for node_id in node_ids})
     if not ids:
         return
-    with connection.cursor() as cursor:
-        cursor.execute(BUMP, [ids])
-        found = [row[0] for row in cursor.fetchall()]
+    bump = writes or Writes()
+    bump.add(BUMP, ids)
+    if writes is None:
+        bump.run()
     if ring:
-        notifications.notify_nodes(found)
+        notifications.notify_nodes(ids)
 
 
 # Locked in one order, so that two gangs over the same nodes cannot deadlock.
@@ -197,7 +202,6 @@ UPDATE cluster_node AS n SET desired_revision = n.desired_revision + 1
   FROM (SELECT id FROM cluster_node WHERE id = ANY(%s::uuid[]) ORDER BY id
            FOR NO KEY UPDATE) AS locked
  WHERE n.id = locked.id
-RETURNING n.id
 """
 
 

@@ -56,6 +56,44 @@ def database_time() -> datetime:
     return now
 
 
+class Writes:
+    """Statements that write rows and run as one: on the paths that run for every job, sending a
+    statement costs more than what it does. They run in no order, none sees what another one
+    writes, and no two may write the same row."""
+
+    def __init__(self) -> None:
+        self._statements: list[str] = []
+        self._values: list[Any] = []
+
+    def add(self, sql: str, *values: Any) -> None:
+        """Add an INSERT, UPDATE or DELETE that does not begin with WITH."""
+        self._statements.append(sql)
+        self._values += values
+
+    def update_rows(
+        self, model: type[Model], fields: tuple[str, ...], rows: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Add what the function of this name does, without a guard."""
+        if rows:
+            self.add(_update(model, fields, ""), encode(rows))
+
+    def insert_rows(self, rows: Sequence[Model]) -> None:
+        """Add what the function of this name does."""
+        if rows:
+            self.add(*insert(rows))
+
+    def run(self) -> None:
+        """Run what was added since the last run, inside the caller's transaction. Raises
+        IntegrityError."""
+        if not self._statements:
+            return
+        *first, last = self._statements
+        names = ", ".join(f"w{number} AS ({sql})" for number, sql in enumerate(first))
+        with connection.cursor() as cursor:
+            cursor.execute(f"WITH {names} {last}" if first else last, self._values)
+        self._statements, self._values = [], []
+
+
 def update_rows(
     model: type[Model], fields: tuple[str, ...], rows: Sequence[Mapping[str, Any]], guard: str = ""
 ) -> int:

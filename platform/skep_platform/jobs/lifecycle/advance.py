@@ -16,7 +16,7 @@ from django.db.models import QuerySet
 
 from skep_platform.cluster.services import bump_revision
 from skep_platform.core import notifications
-from skep_platform.core.bulk import database_time, insert_rows, update_rows
+from skep_platform.core.bulk import Writes, database_time
 from skep_platform.jobs.lifecycle import decisions
 from skep_platform.jobs.lifecycle.diagnosing import Diagnosis
 from skep_platform.jobs.lifecycle.failures import store_diagnoses, write_failures
@@ -34,9 +34,11 @@ CHANGED = (
 )
 
 
-def advance(jobs: Sequence[LockedJob], now: datetime) -> list[UUID]:
+def advance(jobs: Sequence[LockedJob], now: datetime, writes: Writes | None = None) -> list[UUID]:
     """Move locked jobs on as their attempts ask. Return the nodes whose desired state changed,
-    for `bump_revision` as the last step. Jobs without a placement are left alone."""
+    for `bump_revision` as the last step. Jobs without a placement are left alone. With `writes`
+    the caller runs what is left in these, and may have added changes of the attempts of jobs that
+    are counted already."""
     placed = {j.id: j for j in jobs if j.row.placed_at is not None and j.active}
     if not placed:
         return []
@@ -47,20 +49,31 @@ def advance(jobs: Sequence[LockedJob], now: datetime) -> list[UUID]:
         placed[pk].row = row
         for made in effects.events:
             made.notify = row.notifies(made.kind)
-    return _write(changed, {pk: effects for pk, (_, effects) in moved.items()}, now)
+    effects = {pk: effects for pk, (_, effects) in moved.items()}
+    if writes is not None:
+        return _write(changed, effects, now, writes)
+    writes = Writes()
+    nodes = _write(changed, effects, now, writes)
+    writes.run()
+    return nodes
 
 
-def _write(rows: Sequence[JobRow], effects: Mapping[UUID, Effects], now: datetime) -> list[UUID]:
+def _write(
+    rows: Sequence[JobRow], effects: Mapping[UUID, Effects], now: datetime, writes: Writes
+) -> list[UUID]:
     """Store the rows and carry out the effects. Return the nodes whose tasks begin or stop."""
     all_effects = list(effects.values())
-    update_rows(
+    writes.update_rows(
         Job, (*CHANGED, "updated_at"), [row.values(CHANGED) | {"updated_at": now} for row in rows]
     )
-    write_failures([one.failures for one in all_effects], now)
-    insert_rows([attempt for one in all_effects for attempt in one.attempts])
-    insert_rows([made for one in all_effects for made in one.events])
+    writes.insert_rows([attempt for one in all_effects for attempt in one.attempts])
+    writes.insert_rows([made for one in all_effects for made in one.events])
     begin = [pk for pk, one in effects.items() if one.begin]
     stop = [pk for pk, one in effects.items() if one.stop]
+    failures = [f for one in all_effects if (f := one.failures).found or f.tasks]
+    if begin or stop or failures:
+        writes.run()  # what follows reads and changes attempts
+    write_failures(failures, now)
     nodes = [
         *(living_on(begin) if begin else ()),
         *(stop_attempts(stop, now) if stop else ()),

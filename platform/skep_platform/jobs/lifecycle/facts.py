@@ -33,6 +33,11 @@ class AttemptRow:
     job_id: UUID
     epoch: int
     created_at: datetime
+    index: int  # of the job attempt
+    role_id: int
+    min_failed: int  # of its role, as for min_succeeded
+    min_succeeded: int
+    network: str
     state: str
     phase: str
     pull_percent: int | None

@@ -18,6 +18,7 @@ from skep_platform.core.user_events import wants
 from skep_platform.jobs.lifecycle import decisions, diagnosing
 from skep_platform.jobs.lifecycle.decisions import Reaction, RoleCounts, Verdict, View
 from skep_platform.jobs.lifecycle.diagnosing import Failed
+from skep_platform.jobs.lifecycle.facts import AttemptRow
 from skep_platform.jobs.lifecycle.messages import OVER_TIME, Reason
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.jobs.states import JOB, AttemptState
@@ -116,6 +117,7 @@ class LockedJob:
     unreleased: int = 0
     unready: int = 0
     lost: bool = False
+    counted: bool = False  # what is above
     undiagnosed: int = 0  # failed tasks that may be tried again by themselves
     failures: list[Failure] = field(default_factory=list)
     diagnosis: dict[str, Any] | None = None
@@ -143,6 +145,23 @@ class LockedJob:
             failures=list(self.failures),
             events=list(self.events),
         )
+
+    def count_only(self, attempt: AttemptRow) -> bool:
+        """Count the present job attempt from its only task attempt, which did not fail. Return
+        False where there may be others, or what is stored is needed."""
+        row = self.row
+        if row.tasks_total != 1 or row.incremental or row.attempt != attempt.index:
+            return False
+        if attempt.state in FAILURES:
+            return False
+        counts = RoleCounts(attempt.min_failed, attempt.min_succeeded, {attempt.state: 1})
+        self.roles = {attempt.role_id: counts}
+        self.started, self.first_start = int(attempt.started_at is not None), attempt.started_at
+        self.unreleased = int(attempt.released_at is None)
+        preparing = attempt.state == AttemptState.PREPARING and attempt.ready_at is None
+        self.unready = int(preparing or attempt.state == AttemptState.ASSIGNED)
+        self.counted = True
+        return True
 
     @property
     def id(self) -> UUID:
@@ -216,7 +235,11 @@ MOST_FAILURES = 16  # read per gang: the first ones explain the failure
 
 
 def count(jobs: Mapping[UUID, LockedJob]) -> None:
-    """Count the present attempts of these jobs by state, and read those that failed."""
+    """Count the present attempts of those of these jobs that are not counted yet by state, and read
+    those that failed. No query where all are."""
+    jobs = {pk: job for pk, job in jobs.items() if not job.counted}
+    if not jobs:
+        return
     for row in fetch(COUNTS, [list(jobs)]):
         job_id, role_id, min_failed, min_succeeded, state, n, *more = row
         started, first, unreleased, unready = more

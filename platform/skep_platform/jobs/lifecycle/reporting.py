@@ -11,14 +11,14 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
 from skep_agent.protocol import AttemptFact
 from skep_platform.cluster.services import bump_revision
 from skep_platform.core import notifications
-from skep_platform.core.bulk import database_time, fetch, insert_rows, update_rows
+from skep_platform.core.bulk import Writes, database_time, fetch, insert_rows
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
 from skep_platform.jobs.lifecycle import diagnosing, facts, messages, preempting
@@ -38,6 +38,7 @@ ROW = (
     "job_id",
     "epoch",
     "created_at",
+    *("index", "role_id", "role__min_failed", "role__min_succeeded", "network"),
     *facts.CHANGED,
 )
 WRITTEN = (*facts.CHANGED, "updated_at")
@@ -188,12 +189,16 @@ SELECT {job}, (j.spec->>'jobRetryCount')::int, o.notified_events, {attempt}, a.n
   FROM unnest(%s::uuid[], %s::uuid[]) AS reported (id, node_id)
   JOIN jobs_taskattempt a ON a.id = reported.id AND a.node_id = reported.node_id
   JOIN jobs_job j ON j.id = a.job_id
+  JOIN jobs_taskrole r ON r.id = a.role_id
   JOIN accounts_user o ON o.id = j.owner_id
  ORDER BY j.id, a.id
    FOR NO KEY UPDATE OF j, a
 """.format(
     job=", ".join(f"j.{column}" for column in OF_JOB),
-    attempt=", ".join(f"a.{column}" for column in ROW),
+    attempt=", ".join(
+        f"r.{column.removeprefix('role__')}" if column.startswith("role__") else f"a.{column}"
+        for column in ROW
+    ),
 )
 
 
@@ -269,21 +274,32 @@ def _write(
     released."""
     if not changes:
         return
-    update_rows(TaskAttempt, WRITTEN, [_row(after, now) for _, after in changes])
-    released = [a.id for before, a in changes if a.released_at and not before.released_at]
+    writes, moved = Writes(), _moved(jobs, changes)
+    writes.update_rows(TaskAttempt, WRITTEN, [_row(after, now) for _, after in changes])
+    released = [a for before, a in changes if a.released_at and not before.released_at]
     if released:
-        _release(released, now)
-    moved = _moved(jobs, changes)
+        _release(released, now, writes)
+    if any(job.row.preempting_at for job in jobs) or not _counted(moved, changes):
+        writes.run()  # what follows reads the attempts as they are stored
     _record_failures(moved, changes)
-    nodes = advance(list(moved.values()), now)
+    nodes = advance(list(moved.values()), now, writes)
     nodes += preempting.stop_unsaved({job.id: job for job in jobs}, changes)
     _record_pulls(changes)
     requests = {job.id: job.row.request_id for job in jobs}
     transaction.on_commit(partial(_log_states, changes, requests))
     # Without a notification when a heartbeat is early enough.
-    bump_revision([*nodes, *(forgetful if released else ())], ring=bool(nodes))
+    changed = [*nodes, *(forgetful if released else ())]
+    bump_revision(changed, ring=bool(nodes), writes=writes)
+    writes.run()
     for job_id in {after.job_id for _, after in changes}:
         notifications.notify_topic("job", job_id)
+
+
+def _counted(moved: Mapping[UUID, LockedJob], changes: Sequence[Change]) -> bool:
+    """Count jobs of one task, which needs no query. Return whether these are all."""
+    return all(
+        moved[after.job_id].count_only(after) for _, after in changes if after.job_id in moved
+    )
 
 
 def _log_states(changes: Iterable[Change], requests: Mapping[UUID, str]) -> None:
@@ -306,27 +322,32 @@ def _row(attempt: AttemptRow, now: datetime) -> dict[str, Any]:
     return row | {"id": attempt.id, "updated_at": now}
 
 
-def _release(attempts: Sequence[UUID], now: datetime) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(RELEASE, {"now": now, "attempts": list(attempts)})
-        cursor.execute(RELEASE_NETWORKS, {"attempts": list(attempts)})
+def _release(attempts: Sequence[AttemptRow], now: datetime, writes: Writes) -> None:
+    ids = [attempt.id for attempt in attempts]
+    writes.add(RELEASE_DEVICES, now, ids)
+    if any(attempt.network == "host" for attempt in attempts):
+        writes.add(RELEASE_PORTS, now, ids)
+    if any(attempt.network == "gang" for attempt in attempts):
+        writes.run()
+        writes.add(RELEASE_NETWORKS, ids)
     notifications.notify_scheduler()
     notifications.notify_topic("cluster")
 
 
-RELEASE = """
-WITH devices AS (
-  UPDATE jobs_lease SET released_at = %(now)s
-   WHERE attempt_id = ANY(%(attempts)s) AND released_at IS NULL)
-UPDATE jobs_portlease SET released_at = %(now)s
- WHERE attempt_id = ANY(%(attempts)s) AND released_at IS NULL
+RELEASE_DEVICES = """
+UPDATE jobs_lease SET released_at = %s
+ WHERE attempt_id = ANY(%s) AND released_at IS NULL
+"""
+RELEASE_PORTS = """
+UPDATE jobs_portlease SET released_at = %s
+ WHERE attempt_id = ANY(%s) AND released_at IS NULL
 """
 
 
 # With the last task of the gang: until then a node may still have its bridge.
 RELEASE_NETWORKS = """
 DELETE FROM jobs_gangnetwork g USING jobs_taskattempt a
- WHERE a.id = ANY(%(attempts)s) AND a.network = 'gang'
+ WHERE a.id = ANY(%s) AND a.network = 'gang'
    AND g.job_id = a.job_id AND g.index = a.index
    AND NOT EXISTS (SELECT 1 FROM jobs_taskattempt other
                     WHERE other.job_id = g.job_id AND other.index = g.index
