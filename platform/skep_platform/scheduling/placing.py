@@ -5,19 +5,16 @@ of the job's row. The unique constraints on leases of devices and ports are the 
 that runs into one is left in the queue, and the next tick plans it anew.
 
 An incremental gang is placed in parts, each whole: later tasks join the present job attempt.
-
-Tasks with scratch go back to the nodes where it lies, as far as the placement has these.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import structlog
@@ -29,14 +26,14 @@ from django.utils import timezone
 from skep_platform.cluster.models import Device, Node, NodeState
 from skep_platform.cluster.services import bump_revision
 from skep_platform.core import notifications
-from skep_platform.core.bulk import insert_rows, update_rows
+from skep_platform.core.bulk import Writes, new
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
 from skep_platform.jobs import queries
 from skep_platform.jobs.containers.gang import Block
 from skep_platform.jobs.lifecycle import messages, resizing
 from skep_platform.jobs.lifecycle.messages import Reason
-from skep_platform.jobs.models import Job, Lease, PortLease, Task, TaskAttempt, TaskRole
+from skep_platform.jobs.models import Job, Lease, PortLease, Task, TaskAttempt
 from skep_platform.scheduling import gang_networks, metrics
 from skep_platform.scheduling.gang_networks import (
     GANG,
@@ -47,6 +44,7 @@ from skep_platform.scheduling.gang_networks import (
     choose_ports,
     network_of,
 )
+from skep_platform.scheduling.homes import homes_of, homeward
 from skep_platform.scheduling.models import Nomination
 from skep_platform.tenancy.models import VcLimit
 from skep_platform.usage import budgets
@@ -77,7 +75,6 @@ JOB_ROW = (
     "trace_parent",
     "request_id",
 )
-ROLE_ROW = ("id", "job_id", "name", "ports")
 JOB_CHANGES = (
     *("attempt", "placed_at", "begun_at", "ends_at", "unplaced", "preempting_at", "downgraded"),
     *("wait_reason", "exit_reason", "updated_at"),
@@ -187,8 +184,6 @@ def _write(group: Sequence[Placement], jobs: dict[str, Job]) -> set[str]:
     for placement in kept:
         rows.add(jobs[placement.gang], placement, networks[placement.gang])
     rows.write()
-    # 4. What was reserved is used now.
-    Nomination.objects.filter(job__in=[placement.gang for placement in kept]).delete()
     return {placement.gang for placement in kept}
 
 
@@ -257,8 +252,24 @@ def _ranks_as_planned(job: Job, placement: Placement, over: Mapping[UUID, Reason
     return owned != (job.vc_id in over)
 
 
+class _Task(NamedTuple):
+    """A task of a job, with what matters of its role."""
+
+    id: int
+    job_id: UUID
+    index: int
+    rank: int
+    retries_used: int
+    not_before: datetime | None
+    role_id: int
+    role: str
+    ports: dict[str, int]
+
+
+TASK = ("id", "job_id", "index", "rank", "retries_used", "not_before")
+TASK += ("role_id", "role__name", "role__ports")
 Member = tuple[str, int]  # role, index
-Tasks = dict[str, dict[Member, tuple[Task, TaskRole]]]  # by job
+Tasks = Mapping[str, dict[Member, _Task]]  # by job
 
 
 class UsableNodes:
@@ -342,14 +353,18 @@ class _Rows:
     def write(self) -> None:
         if not self.attempts:
             return
-        insert_rows(self.attempts)
+        writes = Writes()
+        writes.insert_rows(self.attempts)
         # In one order over all commits: two that want the same GPUs wait, they do not deadlock.
         self.leases.sort(key=lambda lease: lease.device_id)
-        insert_rows(self.leases)
-        insert_rows(self.ports)
-        update_rows(Task, ("retries_used", "not_before"), self.tasks)
-        update_rows(Job, JOB_CHANGES, self.jobs)
-        insert_rows(self.events)
+        writes.insert_rows(self.leases)
+        writes.insert_rows(self.ports)
+        writes.update_rows(Task, ("retries_used", "not_before"), self.tasks)
+        writes.update_rows(Job, JOB_CHANGES, self.jobs)
+        writes.insert_rows(self.events)
+        writes.add(END_NOMINATIONS, [job["id"] for job in self.jobs])
+        writes.run()
+        # Last, and apart: whoever holds a node's row waits for no GPU.
         bump_revision(self.nodes)
         for job in self.jobs:
             notifications.notify_topic("job", job["id"])
@@ -358,15 +373,16 @@ class _Rows:
         transaction.on_commit(partial(metrics.report_placed, self.placed))
 
     def _add_task(self, job: Job, number: int, network: str, placed: TaskPlacement) -> None:
-        task, role = self._tasks[str(job.pk)][placed.role, placed.index]
+        task = self._tasks[str(job.pk)][placed.role, placed.index]
         node_id = self._usable.ids[placed.node]
-        retry, block = self._retries.get(task.pk, 0), self._blocks.get(job.pk)
+        retry, block = self._retries.get(task.id, 0), self._blocks.get(job.pk)
         if retry:
             self.tasks.append(_row(task, task.retries_used))
-        attempt = TaskAttempt(
-            job=job,
-            task=task,
-            role=role,
+        attempt = new(
+            TaskAttempt,
+            job_id=job.pk,
+            task_id=task.id,
+            role_id=task.role_id,
             node_id=node_id,
             index=number,
             retry=retry,
@@ -376,10 +392,12 @@ class _Rows:
             cell_type=placed.cell_type,
             network=network,
             address=block.task(task.rank) if block else "",
-            ports=choose_ports(network, role.ports, task.rank, self._usable.ports[placed.node]),
+            ports=choose_ports(network, task.ports, task.rank, self._usable.ports[placed.node]),
         )
         self.attempts.append(attempt)
-        self.leases += [Lease(device_id=uuid, attempt=attempt) for uuid in placed.gpu_uuids]
+        self.leases += [
+            new(Lease, device_id=uuid, attempt_id=attempt.pk) for uuid in placed.gpu_uuids
+        ]
         if network == HOST:
             self.ports += [
                 PortLease(node_id=node_id, port=port, attempt=attempt)
@@ -388,7 +406,7 @@ class _Rows:
 
     def _forget_retries(self, job: Job) -> None:
         """Reset the retries of tasks: they belong to an earlier attempt of the job."""
-        tasks = (task for task, _ in self._tasks[str(job.pk)].values())
+        tasks = self._tasks[str(job.pk)].values()
         self.tasks += [_row(task, 0) for task in tasks if task.not_before or task.retries_used]
 
     def _job(self, job: Job, attempt: int, placed: int) -> dict[str, Any]:
@@ -423,18 +441,24 @@ class _Rows:
         return event("job", job.pk, "job.placed", message, attempt=attempt, **data)
 
 
-def _row(task: Task, retries_used: int) -> dict[str, Any]:
+# What was reserved is used now.
+END_NOMINATIONS = f"""
+DELETE FROM {Nomination._meta.db_table} WHERE job_id = ANY(%s)
+"""  # noqa: S608 the name of a table
+
+
+def _row(task: _Task, retries_used: int) -> dict[str, Any]:
     """It waits for no retry."""
-    return {"id": task.pk, "retries_used": retries_used, "not_before": None}
+    return {"id": task.id, "retries_used": retries_used, "not_before": None}
 
 
 def _retries(jobs: Iterable[Job], tasks: Tasks) -> dict[int, int]:
     """Of the tasks that are tried again by themselves; no query where none is."""
     again = [
-        task.pk
+        task.id
         for job in jobs
         if job.placed_at is not None
-        for task, _ in tasks.get(str(job.pk), {}).values()
+        for task in tasks.get(str(job.pk), {}).values()
         if task.not_before is not None
     ]
     if not again:
@@ -445,56 +469,8 @@ def _retries(jobs: Iterable[Job], tasks: Tasks) -> dict[int, int]:
 
 
 def _tasks_of(jobs: Iterable[Job]) -> Tasks:
-    ids = [job.pk for job in jobs]
-    roles = {role.pk: role for role in TaskRole.objects.filter(job__in=ids).only(*ROLE_ROW)}
-    found: Tasks = defaultdict(dict)
-    for task in Task.objects.filter(job__in=ids):
-        role = roles[task.role_id]
-        found[str(task.job_id)][role.name, task.index] = (task, role)
+    found: dict[str, dict[Member, _Task]] = defaultdict(dict)
+    rows = Task.objects.filter(job__in=[job.pk for job in jobs]).values_list(*TASK)
+    for task in (_Task(*row) for row in rows):
+        found[str(task.job_id)][task.role, task.index] = task
     return found
-
-
-Homes = Mapping[tuple[str, int], str]  # (role, index) -> node
-
-
-def homes_of(jobs: Collection[Job]) -> Mapping[str, Homes]:
-    """Return, by job, where the tasks of the newest attempt were, for gangs with scratch that are
-    placed again. One query, or none."""
-    again = [job.pk for job in jobs if job.attempt and not job.incremental]
-    if not again:
-        return {}
-    attempts = TaskAttempt.objects.filter(
-        job__in=again, index=F("job__attempt"), job__spec__extras__skep__has_key="scratch"
-    )
-    rows = attempts.order_by("pk").values_list("job_id", "role__name", "task__index", "node__name")
-    found: dict[str, dict[tuple[str, int], str]] = defaultdict(dict)
-    for job_id, role, index, node in rows:
-        found[str(UUID(str(job_id)))][role, index] = node
-    return found
-
-
-def homeward(placement: Placement, homes: Homes) -> Placement:
-    """Return the placement with places exchanged among the equal tasks of each role."""
-    by_role: dict[str, list[TaskPlacement]] = defaultdict(list)
-    for task in placement.tasks:
-        by_role[task.role].append(task)
-    moved = {}
-    for role, tasks in by_role.items():
-        for index, place in _assigned(tasks, homes).items():
-            moved[role, index] = replace(place, index=index)
-    return replace(placement, tasks=tuple(moved[t.role, t.index] for t in placement.tasks))
-
-
-def _assigned(tasks: Sequence[TaskPlacement], homes: Homes) -> dict[int, TaskPlacement]:
-    free: dict[str, list[TaskPlacement]] = defaultdict(list)
-    for task in reversed(tasks):
-        free[task.node].append(task)
-    assigned, rest = {}, []
-    for task in tasks:
-        home = homes.get((task.role, task.index), "")
-        if free.get(home):
-            assigned[task.index] = free[home].pop()
-        else:
-            rest.append(task.index)
-    left = [place for task in tasks if (place := task) in free[task.node]]
-    return assigned | dict(zip(rest, left, strict=True))

@@ -7,7 +7,7 @@ Samples of what virtual clusters own and use are stored here, too, for their his
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -114,14 +114,22 @@ class PlanStore:
         """Whether something is left to be stored."""
         return self._failed or bool(self._stale)
 
-    def store(self, state: ClusterState, memory: Memory, now: float, options: Options) -> None:
+    def store(
+        self,
+        state: ClusterState,
+        memory: Memory,
+        now: float,
+        options: Options,
+        placed: Collection[str],
+    ) -> None:
         """Store the reserved starts and cool-downs of a state, and the time lines of the virtual
-        clusters that were planned, as far as their share of the time allows."""
+        clusters that were planned, as far as their share of the time allows. `placed` are the
+        gangs that this round placed, which the state does not know yet."""
         self._failed = True
         try:
             self.starts.store(state.reservations)
             self.cooldowns.store(state.cancelled)
-            self._store_timelines(state, memory, now, options)
+            self._store_timelines(state, memory, now, options, placed)
             self._failed = False
         except DatabaseError as error:
             if not connection.is_usable():
@@ -130,7 +138,12 @@ class PlanStore:
             log.warning("plan_not_stored", error=str(error)[:300])
 
     def _store_timelines(
-        self, state: ClusterState, memory: Memory, now: float, options: Options
+        self,
+        state: ClusterState,
+        memory: Memory,
+        now: float,
+        options: Options,
+        placed: Collection[str],
     ) -> None:
         self._stale |= dict.fromkeys(sorted(vc for vc in memory.planned_domains if vc))
         memory.planned_domains.clear()
@@ -141,7 +154,10 @@ class PlanStore:
         while self._stale and time.monotonic() < began + TIMELINES_S:
             vc = next(iter(self._stale))
             del self._stale[vc]
-            line = forecast.timeline(state, vc, now, options, memory.waiting_in(vc))
+            waiting = memory.waiting_in(vc)
+            # Where all were placed just now, there is nothing to forecast.
+            none_left = not state.nominated and all(gang.id in placed for gang in waiting)
+            line = () if none_left else forecast.timeline(state, vc, now, options, waiting)
             entries = [asdict(expected) for expected in line]
             if self._timelines.get(vc) != entries:
                 changed[vc] = entries

@@ -140,7 +140,7 @@ def run_once(scheduler: Scheduler, leads: Callable[[], bool] = lambda: True) -> 
     scheduler.reasons.forget(placement.gang for placement in plan.placements)
     scheduler.reasons.forget_all_but(state.waiting)
     scheduler.reasons.store(plan.reasons)
-    scheduler.planned.store(state, scheduler.memory, now, limits())
+    scheduler.planned.store(state, scheduler.memory, now, limits(), placed)
     behind = scheduler.reasons.is_behind or scheduler.planned.is_behind
     scheduler.idle = not (behind or _acts(plan))
     scheduler.next_at = plan.next_at

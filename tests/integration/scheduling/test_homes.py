@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skep_platform.scheduling.placing import homeward
+from skep_platform.scheduling.homes import homeward
 from skep_scheduler.model import Placement, TaskPlacement
 
 NODES = st.sampled_from(["n1", "n2", "n3", "n4"])

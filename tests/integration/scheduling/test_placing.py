@@ -20,6 +20,7 @@ from skep_platform.core.logs import configure
 from skep_platform.jobs import services
 from skep_platform.jobs.models import Job, Lease, PortLease, TaskAttempt
 from skep_platform.scheduling import placing
+from skep_platform.scheduling.models import VcTimeline
 from skep_platform.scheduling.source import StateSource
 from skep_platform.tenancy.limits import set_limit
 from skep_scheduler import engine
@@ -228,6 +229,21 @@ def queries_of_tick(expected: int) -> int:
     with CaptureQueriesContext(connection) as captured:
         assert len(tick()) == expected
     return len(captured)
+
+
+def test_gangs_that_start_are_written_by_two_statements(alice, vc):
+    """All rows of the gangs, and last the revisions of their nodes."""
+    make_node("gpu-1", gpus=8)
+    for _ in range(4):
+        submit(alice, vc)
+    with CaptureQueriesContext(connection) as captured:
+        assert len(tick()) == 4
+    writes = ("INSERT", "UPDATE", "DELETE")
+    written = [q["sql"] for q in captured if q["sql"].strip().startswith(("WITH w0", *writes))]
+    placed, revisions, *rest = written
+    assert (placed.split()[1], revisions.split()[1]) == ("w0", "cluster_node")
+    assert all("scheduling_vctimeline" in sql for sql in rest)
+    assert list(VcTimeline.objects.values_list("entries", flat=True)) == [[]], "none waits"
 
 
 def test_a_gang_of_2000_tasks_takes_as_many_queries_as_one(alice, vc):
