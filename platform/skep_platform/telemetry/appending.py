@@ -261,7 +261,8 @@ def _append(
 ) -> list[tuple[UUID, LogAck]]:
     """Store the frames of attempts that are on the nodes that sent them. Return the
     acknowledgements, each with its node."""
-    over = _allowance.spent({known[attempt].job_id for attempt, _ in waiting})
+    adding = {known[s[0]].job_id for s, held in waiting.items() if _adds(s, held, known)}
+    over = _allowance.spent(adding)
     refused = {s: held for s, held in waiting.items() if known[s[0]].job_id in over}
     waiting = {s: held for s, held in waiting.items() if s not in refused}
     names = {stream: held[0].attempt_id for stream, held in waiting.items()}
@@ -292,6 +293,12 @@ def _append(
         )
         for stream, name in names.items()
     ]
+
+
+def _adds(stream: Stream, frames: list[LogFrame], known: Mapping[UUID, Stored]) -> bool:
+    """Return whether frames do more than to end a stream where it is stored to."""
+    size = known[stream[0]].sizes[stream[1]]
+    return any(frame.data or frame.offset != size for frame in frames)
 
 
 def positions(node_id: UUID, attempt_ids: Iterable[str]) -> list[LogPosition]:

@@ -133,6 +133,14 @@ class TestAppend:
         alone, many = cost([running_attempt()]), cost([running_attempt() for _ in range(5)])
         assert many <= alone <= 6
 
+    def test_the_ends_of_logs_without_output_are_stored_without_a_look_at_what_is_stored(self):
+        attempts = [running_attempt() for _ in range(3)]
+        batches = {a.node_id: [frame(a, 0, b"")] for a in attempts}
+        with CaptureQueriesContext(connection) as captured:
+            acks = append_logs_of_nodes(batches)
+        assert all(acks[a.node_id] == [ack(a, 0, end=True)] for a in attempts)
+        assert len(captured) == 2  # where the logs go on, and that they end there
+
     @pytest.mark.parametrize("at", [float("nan"), float("inf"), -1.0, 1e300])
     def test_26_a_nodes_mad_clock_is_not_believed(self, at):
         attempt = running_attempt()
