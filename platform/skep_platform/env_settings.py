@@ -46,7 +46,8 @@ KEEPALIVES = {
     socket.TCP_KEEPCNT: KEEPALIVE_COUNT,
 }
 BROKER_OPTIONS: dict[str, object] = {
-    "unacked_restore_interval": 1,
+    # A message whose worker was lost waits for its visibility_timeout anyway.
+    "unacked_restore_interval": 10,
     "unacked_restore_throttle": 1,
     "visibility_timeout": 60,
     "global_keyprefix": KEY_PREFIX,

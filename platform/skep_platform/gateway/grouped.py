@@ -29,7 +29,8 @@ PAUSE_S = 0.02  # from the end of a group to the next one
 # While groups follow each other without a silence the pause grows by this factor, up to
 # LONGEST_PAUSE_S: then each group has more of them, and a gang that starts alone does not wait.
 PAUSE_FACTOR = 1.5
-LONGEST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 0.2
+LOGS_PAUSE_S = 0.1
 SLOW_S = 0.1  # so long a request waits for a group, before a second one begins beside it
 MOST_GROUPS = 2  # at a time
 MOST_NODES = 64  # in a group: when all agents connect again, none waits for all the others
@@ -47,6 +48,7 @@ class Grouped(Generic[P, R]):
         self._waiting: list[tuple[UUID, P, asyncio.Future[R]]] = []
         self._groups: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._pausing = 0  # groups that take what waits in a moment
 
     async def run(self, node_id: UUID, asked: P) -> R:
         """Return what `work` returned for the group of this node, however long the database is
@@ -73,7 +75,7 @@ class Grouped(Generic[P, R]):
     def _begin_another(self) -> None:
         """Pass a group that waits for a lock, or for its turn on a busy machine."""
         self._timer = None
-        if self._waiting and len(self._groups) < MOST_GROUPS:
+        if self._waiting and not self._pausing and len(self._groups) < MOST_GROUPS:
             self._begin()
 
     async def _serve(self) -> None:
@@ -82,11 +84,18 @@ class Grouped(Generic[P, R]):
         try:
             while self._waiting:
                 await self._serve_group(self._take())
-                await asyncio.sleep(pause_s)
+                await self._pause(pause_s)
                 pause_s = min(pause_s * PAUSE_FACTOR, LONGEST_PAUSE_S)
         finally:
             # At once, so that what comes now begins a group of its own.
             self._groups.discard(group)
+
+    async def _pause(self, seconds: float) -> None:
+        self._pausing += 1
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._pausing -= 1
 
     def _take(self) -> dict[UUID, tuple[P, asyncio.Future[R]]]:
         """Take the waiting requests, of each node the first one: two sessions of a node are never
@@ -136,7 +145,7 @@ class Groups:
     def __init__(self) -> None:
         self._facts = Grouped[Sequence[AttemptFact], None](concurrency.facts, _store)
         self._frames = Grouped[tuple[int, int | None], Frames](concurrency.control, _frames)
-        self._logs = Grouped[Sequence[LogFrame], Acks](concurrency.logs, _append, LONGEST_PAUSE_S)
+        self._logs = Grouped[Sequence[LogFrame], Acks](concurrency.logs, _append, LOGS_PAUSE_S)
 
     async def store_facts(self, node_id: UUID, facts: Sequence[AttemptFact]) -> None:
         """Return when these facts of a node are committed."""
