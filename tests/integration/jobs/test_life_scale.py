@@ -56,6 +56,29 @@ def test_facts(jobs, life):
         assert many <= few <= 20, phases
 
 
+@pytest.mark.parametrize("number", [1, 5])
+def test_jobs_of_one_task_are_read_once_and_written_once_for_each_batch(number):
+    alice = make_user("alice")
+    vc = make_vc("small", quotas={"A100": 8}, members=[alice])
+    node = make_node("gpu-1", gpus=8)
+    ids = [job.pk for job in (placed(alice, vc) for _ in range(number))]
+    attempts = list(TaskAttempt.objects.filter(job__in=ids))
+    batches = {
+        "creating": ({}, "WAITING"),
+        "running": ({}, "RUNNING"),
+        "exited": ({"exit_code": 0}, "SUCCEEDED"),
+        "released": ({}, "SUCCEEDED"),
+    }
+    for phase, (fields, state) in batches.items():
+        batch = [fact(attempt, phase, **fields) for attempt in attempts]
+        with CaptureQueriesContext(connection) as captured:
+            services.apply_facts(node.pk, batch)
+        read, *written = [q["sql"] for q in captured if "SAVEPOINT" not in q["sql"]]
+        assert "FOR NO KEY UPDATE" in read
+        assert len(written) == 1, (phase, written)
+        assert set(Job.objects.values_list("state", flat=True)) == {state}
+
+
 def test_an_answer(jobs):
     counts = []
     for job in jobs:
