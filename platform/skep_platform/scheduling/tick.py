@@ -51,15 +51,39 @@ log = structlog.get_logger(__name__)
 
 LEADER = Leader("scheduler")
 ROUNDS_S = 5.0  # after which a tick ends although more hints came: its message would come again
-# A tick is followed by a pause of some times its own length, so that planning never takes more than
-# a share of a core however fast the hints come.
-PAUSE_FACTOR = 2.0
-LEAST_PAUSE_S = 0.02
-MOST_PAUSE_S = 0.5
+# A round costs a rest of some times its own length, so that planning never takes more than a share
+# of a core however fast the hints come.
+REST_FACTOR = 2.0
+LEAST_REST_S = 0.02
+MOST_REST_S = 0.5
 # Nodes that join one by one change the inventory with each of them, and laying out the cells costs
-# time with the size of the cluster: a longer pause lets one round take in many of them.
-RELAID_PAUSE_FACTOR = 10.0
-MOST_RELAID_PAUSE_S = 1.0
+# time with the size of the cluster: a longer rest lets one round take in many of them.
+RELAID_REST_FACTOR = 10.0
+MOST_RELAID_REST_S = 1.0
+OWED_S = 0.3  # so much rest is not taken yet: some rounds of a small cluster follow each other
+
+
+@dataclass(slots=True)
+class Pace:
+    """How long to rest between two rounds. A rest is owed, and taken when much is owed: a job that
+    is submitted just after another one ended is planned at once, a stream of hints is not.
+
+    owed_s: the rest that was not taken when the last round ended
+    at: when that was, by the monotonic clock
+    """
+
+    owed_s: float = 0.0
+    at: float = 0.0
+
+    def rest_s(self, round_s: float, now: float, *, relaid: bool) -> float:
+        """Return how long to rest after a round of `round_s` that ended now; `relaid`: it laid out
+        all cells anew, and its rest is taken whole. Time that passes without a round is rest."""
+        factor = RELAID_REST_FACTOR if relaid else REST_FACTOR
+        most = MOST_RELAID_REST_S if relaid else MOST_REST_S
+        rest = min(max(round_s * factor, LEAST_REST_S), most)
+        idle = now - round_s - self.at
+        self.owed_s, self.at = max(self.owed_s - idle, 0.0) + rest, now
+        return max(self.owed_s - OWED_S, rest if relaid else 0.0)
 
 
 @dataclass(slots=True)
@@ -79,6 +103,7 @@ class Scheduler:
     idle: bool = False
     warnings: dict[str, str] = field(default_factory=dict)
     metrics: PlanMetrics = field(default_factory=PlanMetrics)
+    pace: Pace = field(default_factory=Pace)
 
     def warn(self, warnings: Mapping[str, str]) -> None:
         """Log what is wrong with the policy of a virtual cluster, once as long as it is."""
@@ -101,7 +126,9 @@ def tick(scheduler: Scheduler) -> int:
         with LEADER.working(), metrics.ROUND_SECONDS.time():
             run_once(scheduler, LEADER.leads)
         rounds += 1
-        _pause(time.monotonic() - started, scheduler.source.relaid)
+        ended = time.monotonic()
+        pace, relaid = scheduler.pace, scheduler.source.relaid
+        time.sleep(pace.rest_s(ended - started, ended, relaid=relaid))
         leads = LEADER.leads()
     return rounds
 
@@ -183,18 +210,6 @@ def _acts(plan: Plan) -> bool:
         *(plan.restored, plan.cancels, plan.resizes),
     )
     return any(acts)
-
-
-def _pause(seconds: float, relaid: bool) -> None:
-    time.sleep(pause_s(seconds, relaid))
-
-
-def pause_s(seconds: float, relaid: bool) -> float:
-    """Return how long to wait after a round of `seconds`; `relaid`: it laid out all cells anew."""
-    factor = RELAID_PAUSE_FACTOR if relaid else PAUSE_FACTOR
-    return min(
-        max(seconds * factor, LEAST_PAUSE_S), MOST_RELAID_PAUSE_S if relaid else MOST_PAUSE_S
-    )
 
 
 REFRESH_S = 10.0  # numbers of a reason may be this old; a new code is stored at once

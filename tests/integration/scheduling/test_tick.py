@@ -27,7 +27,7 @@ from skep_platform.core import notifications
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.scheduling import tasks
 from skep_platform.scheduling import tick as ticks
-from skep_platform.scheduling.tick import Scheduler, run_once
+from skep_platform.scheduling.tick import Pace, Scheduler, run_once
 from skep_platform.tenancy.limits import reset_limit, set_limit
 
 pytestmark = pytest.mark.django_db
@@ -273,6 +273,21 @@ def test_finding_c4_a_round_that_lays_out_the_cells_is_followed_by_a_longer_paus
     cluster.cordon(None, node.name)
     run_once(scheduler)
     assert not scheduler.source.relaid
-    assert ticks.pause_s(0.08, relaid=True) == pytest.approx(0.8)
-    assert ticks.pause_s(0.08, relaid=False) == pytest.approx(0.16)
-    assert ticks.pause_s(9.0, relaid=True) <= 1.0
+    assert Pace().rest_s(0.08, 100.0, relaid=True) == pytest.approx(0.8)
+    assert Pace().rest_s(9.0, 100.0, relaid=True) <= 1.0
+
+
+def test_a_round_after_a_silence_is_followed_by_no_rest():
+    pace = Pace()
+    assert pace.rest_s(0.04, 100.0, relaid=False) == 0
+    assert pace.rest_s(0.04, 100.05, relaid=False) == 0
+    assert pace.rest_s(0.04, 200.0, relaid=False) == 0
+
+
+def test_rounds_that_follow_each_other_leave_two_thirds_of_the_time_to_others():
+    pace, now, worked = Pace(), 100.0, 0.0
+    for _ in range(500):
+        now += 0.05
+        worked += 0.05
+        now += pace.rest_s(0.05, now, relaid=False)
+    assert worked / (now - 100.0) == pytest.approx(1 / 3, abs=0.01)
