@@ -34,7 +34,8 @@ from skep_agent.shell.logs import LogShipper
 from skep_agent.shell.prefetches import PrefetchPulls
 from skep_agent.shell.tasks import first_of
 
-# Facts of a burst travel together.
+# Facts of a burst travel together: what follows within so long, as long as more comes.
+QUIET_S = 0.01
 REPORT_DELAY_S = 0.02
 REPORT_FACTS = 500
 UNACKED_FACTS = 5000
@@ -128,11 +129,19 @@ class Session:
         outbox = self._node.machine.outbox
         while True:
             await self._node.facts_due.wait()
-            await asyncio.sleep(REPORT_DELAY_S)
+            await self._quiet()
             self._node.facts_due.clear()
             while outbox.waiting and len(outbox.sent) < UNACKED_FACTS:
                 self._node.journal.reserve(outbox.next_seq)
                 await self.send(Report(facts=outbox.take(REPORT_FACTS)))
+
+    async def _quiet(self) -> None:
+        """Wait until no more facts come for the moment, at most REPORT_DELAY_S."""
+        loop, outbox = asyncio.get_running_loop(), self._node.machine.outbox
+        end, seen = loop.time() + REPORT_DELAY_S, -1
+        while seen != outbox.next_seq and loop.time() < end:
+            seen = outbox.next_seq
+            await asyncio.sleep(QUIET_S)
 
     async def _send_logs(self) -> None:
         while True:

@@ -3,7 +3,8 @@ read what many nodes shall run.
 
 Each transaction costs the gateway and the database several milliseconds, for however many nodes
 it is. The first request after a silence is served at once. What comes while it is served waits, and
-is served together. Nothing is answered before the commit.
+is served together right after it: of the nodes of a gang, which report at the same time, one is the
+first. What comes then waits for the end of a pause. Nothing is answered before the commit.
 """
 
 from __future__ import annotations
@@ -81,9 +82,13 @@ class Grouped(Generic[P, R]):
     async def _serve(self) -> None:
         group, pause_s = asyncio.current_task(), self._pause_s
         assert group is not None
+        first = True
         try:
             while self._waiting:
                 await self._serve_group(self._take())
+                if first and self._waiting:
+                    first = False
+                    continue
                 await self._pause(pause_s)
                 pause_s = min(pause_s * PAUSE_FACTOR, LONGEST_PAUSE_S)
         finally:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from tests.support.gateway_agent import Agent, Joined
@@ -14,7 +15,8 @@ from tests.support.gateway_rows import running_attempt
 from tests.support.gateway_server import wait_until
 
 from skep_agent.protocol import AttemptFact, ReportAck
-from skep_platform.gateway import grouped
+from skep_platform.gateway import concurrency, grouped
+from skep_platform.gateway.grouped import Grouped
 from skep_platform.gateway.socket import CLOSE_INTERNAL
 from skep_platform.jobs import services as jobs
 from skep_platform.jobs.models import TaskAttempt
@@ -123,3 +125,28 @@ def test_facts_that_cannot_be_stored_end_the_session_of_their_agent_alone(
         first.expect(ReportAck)
         third.expect(ReportAck)
         assert refused.end() == ("internal", CLOSE_INTERNAL)
+
+
+def test_what_comes_during_the_first_group_after_a_silence_waits_for_no_pause():
+    served: list[set[UUID]] = []
+    first, second, third = uuid4(), uuid4(), uuid4()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def work(asked: Mapping[UUID, int]) -> int:
+        served.append(set(asked))
+        if len(served) == 1:
+            begun.set()
+            assert go_on.wait(60)
+        return len(asked)
+
+    async def ask() -> list[int]:
+        grouped_work = Grouped[int, int](concurrency.facts, work, pause_s=3600.0)
+        asked = [asyncio.create_task(grouped_work.run(first, 0))]
+        await asyncio.to_thread(begun.wait, 60)
+        asked += [asyncio.create_task(grouped_work.run(node, 0)) for node in (second, third)]
+        await asyncio.sleep(0)
+        go_on.set()
+        return await asyncio.wait_for(asyncio.gather(*asked), 60)
+
+    assert asyncio.run(ask()) == [1, 2, 2]
+    assert served == [{first}, {second, third}]
