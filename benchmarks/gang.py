@@ -1,6 +1,7 @@
 """`gang`: a gang of 16 nodes x 8 GPUs, from the submit until every agent has taken it up.
 
-Beside it, the same 16 tasks as 16 jobs of their own.
+Taken up: the server has stored that the node prepares its task. Beside it, the same 16 tasks as 16
+jobs of their own.
 """
 
 from __future__ import annotations
@@ -8,32 +9,40 @@ from __future__ import annotations
 import time
 
 import httpx
-from benchmarks.jobs import job, wait_for
+from benchmarks.jobs import Witness, job, wait_for, witness
 from benchmarks.mock_agents import fleet
 from benchmarks.report import percentile, report
 from tests.support.stack import stack
 
 NODES, GPUS, ROUNDS = 16, 8, 20
+TAKEN_UP = """
+SELECT count(*) FROM jobs_taskattempt
+ WHERE job_id = ANY(%s::uuid[]) AND state IN ('PREPARING', 'RUNNING')
+"""
 
 
 def main() -> None:
-    with stack("--no-agents") as skep, fleet(skep, NODES, GPUS), skep.api() as api:
-        gangs = [_round(api, f"gang-{n}", 1, NODES) for n in range(ROUNDS)]
-        singles = [_round(api, f"single-{n}", NODES, 1) for n in range(ROUNDS // 4)]
+    with (
+        stack("--no-agents") as skep,
+        fleet(skep, NODES, GPUS),
+        skep.api() as api,
+        witness(skep) as seen,
+    ):
+        gangs = [_round(api, seen, f"gang-{n}", 1, NODES) for n in range(ROUNDS)]
+        singles = [_round(api, seen, f"single-{n}", NODES, 1) for n in range(ROUNDS // 4)]
     for percent in (50, 99):
         reference = percentile(singles, percent)
         report("gang", f"submit_to_all_told_p{percent}", percentile(gangs, percent), "s", reference)
 
 
-def _round(api: httpx.Client, name: str, jobs: int, tasks: int) -> float:
+def _round(api: httpx.Client, seen: Witness, name: str, jobs: int, tasks: int) -> float:
     """Seconds until all tasks of all jobs were taken up by their nodes."""
     start = time.perf_counter()
     ids = []
     for number in range(jobs):
         body = job(f"{name}-{number}", "mock run_for=600", tasks=tasks, gpus=GPUS)
         ids.append(api.post("/jobs", json=body).raise_for_status().json()["id"])
-    while not all(_all_placed(api, job_id, tasks) for job_id in ids):
-        time.sleep(0.01)
+    seen.wait(TAKEN_UP, jobs * tasks, ids)
     elapsed = time.perf_counter() - start
     for job_id in ids:
         api.post(f"/jobs/{job_id}/stop").raise_for_status()
@@ -41,12 +50,6 @@ def _round(api: httpx.Client, name: str, jobs: int, tasks: int) -> float:
         wait_for(api, job_id, {"STOPPED"})
     _until_free(api)
     return elapsed
-
-
-def _all_placed(api: httpx.Client, job_id: str, tasks: int) -> bool:
-    roles = api.get(f"/jobs/{job_id}").raise_for_status().json()["task_roles"]
-    states = roles[0]["states"]
-    return states.get("RUNNING", 0) + states.get("PREPARING", 0) == tasks
 
 
 def _until_free(api: httpx.Client) -> None:

@@ -16,13 +16,14 @@ import time
 from datetime import datetime
 
 import docker
-from benchmarks.jobs import job, wait_for
+from benchmarks.jobs import job, wait_for, witness
 from benchmarks.report import percentile, report
 from tests.support.docker_images import import_busybox
 from tests.support.stack import stack
 
 ROUNDS = 30
 BRIDGE = "skep-bench-start"
+STATE = "SELECT state FROM jobs_job WHERE id = %s"
 
 
 def main() -> None:
@@ -37,13 +38,15 @@ def main() -> None:
 
 def _measure(image: str) -> None:
     ours, plain, bridged, whole = [], [], [], []
-    with stack("--nodes", "1", "--gpus", "8") as skep, skep.api() as api:
+    with stack("--nodes", "1", "--gpus", "8") as skep, skep.api() as api, witness(skep) as seen:
         for number in range(ROUNDS):
             plain.append(_docker_run(image))
             bridged.append(_docker_run(image, "--network", BRIDGE))
             start = time.perf_counter()
             made = api.post("/jobs", json=job(f"start-{number}", "sleep 2", image=image))
-            found = wait_for(api, made.raise_for_status().json()["id"], {"RUNNING"})
+            job_id = made.raise_for_status().json()["id"]
+            seen.wait(STATE, "RUNNING", job_id)
+            found = wait_for(api, job_id, {"RUNNING"})
             whole.append(time.perf_counter() - start)
             ours.append(_seconds(found["submitted_at"], found["started_at"]))
             api.post(f"/jobs/{found['id']}/stop")
