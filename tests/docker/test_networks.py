@@ -10,12 +10,15 @@ from tests.support.docker_tasks import make_spec, run, start
 
 from skep_agent.containers import RuntimeFailure
 from skep_agent.isolation.create import NodeFacts
+from skep_agent.runtimes import docker_networks
 from skep_agent.runtimes.docker import DockerRuntime
 from skep_agent.runtimes.docker_engine import Engine
 from skep_agent.runtimes.docker_networks import Networks
 
 pytestmark = pytest.mark.docker
 
+FAR, STUB, LOOPBACK = (f"nameserver {a}\n" for a in ("10.9.9.9", "127.0.0.53", "127.0.0.1"))
+NEAR = f"{STUB}{LOOPBACK}"
 SERVER = "echo ready; while :; do echo reached | nc -l -p 8080; done"
 
 
@@ -196,9 +199,34 @@ async def test_a_node_that_stops_leaves_the_bridges_of_its_tasks(busybox, cluste
     await again.close()
 
 
-async def test_a_stranger_with_the_name_of_our_bridge_is_refused_and_not_used(
-    busybox, cluster, docker_engine
+@pytest.mark.parametrize("file", [FAR, NEAR, STUB, LOOPBACK])
+async def test_lonely_tasks_ask_the_name_servers_of_the_node_where_they_reach_them(
+    runtime, busybox, monkeypatch, tmp_path, file
 ):
+    """Else the engine's own resolver, which alone reaches what listens on the node's loopback."""
+    node, systemd = tmp_path / "resolv.conf", tmp_path / "systemd.conf"
+    node.write_text(file)
+    systemd.write_text(FAR)
+    monkeypatch.setattr(docker_networks, "RESOLV_CONF", node)
+    monkeypatch.setattr(docker_networks, "SYSTEMD_RESOLV_CONF", systemd)
+    script = "grep nameserver /etc/resolv.conf; grep -q $(hostname) /etc/hosts && echo itself"
+    ended = await run(runtime, make_spec(busybox, script))
+    *servers, itself = ended.stdout.splitlines()
+    assert itself == "itself"
+    assert ("nameserver 127.0.0.11" in servers) == (file in (NEAR, LOOPBACK))
+
+
+async def test_a_lonely_task_does_not_find_another_by_its_name(runtime, busybox):
+    other = await start(runtime, make_spec(busybox, "sleep 60", hostname="worker-7"))
+    script = f"nslookup {other[:12]} >/dev/null 2>&1 || echo unknown"
+    assert (await run(runtime, make_spec(busybox, script))).stdout == "unknown\n"
+
+
+async def test_a_stranger_with_the_name_of_our_bridge_is_refused_and_not_used(
+    busybox, cluster, docker_engine, monkeypatch, tmp_path
+):
+    (tmp_path / "resolv.conf").write_text(LOOPBACK)
+    monkeypatch.setattr(docker_networks, "RESOLV_CONF", tmp_path / "resolv.conf")
     stranger = docker_engine.networks.create(f"skep-isolated.node-1.{cluster}")
     node = DockerRuntime(NodeFacts(cluster, "node-1", simulated_gpus=True))
     try:
