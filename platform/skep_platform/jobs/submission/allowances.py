@@ -295,19 +295,22 @@ def _take_submit(user: User, vc: VirtualCluster, most: int) -> None:
     """Count in Valkey, for all processes. While Valkey is down, every user may submit."""
     key = f"skep:submits:{vc.pk}:{user.pk}"
     try:
-        pipeline = valkey().pipeline(transaction=False)  # each command stands for itself
-        pipeline.incr(key)
-        pipeline.expire(key, MINUTE_S, nx=True)
-        pipeline.ttl(key)
-        count, _, left_s = pipeline.execute()
+        broker = valkey()
+        count, left_s = int(broker.incr(key)), MINUTE_S
+        if count > most:
+            left_s = int(broker.ttl(key))
+        # The first one begins the minute. Where that was lost, the count would last for ever.
+        if count == 1 or left_s < 0:
+            broker.expire(key, MINUTE_S, nx=True)
     except redis.RedisError as error:
         log.warning("submit_limit_down", error=type(error).__name__)
         return
     if count > most:
+        left_s = max(left_s, 1)
         message = f"You may submit {most} jobs a minute to {vc.name}; try again in {left_s} s."
         details = {"limit": "submits_per_minute", "now": count - 1, "most": most}
         details |= {"virtual_cluster": vc.name}
-        raise TooMany(message, code="too_many_submits", retry_after_s=max(left_s, 1), **details)
+        raise TooMany(message, code="too_many_submits", retry_after_s=left_s, **details)
 
 
 def _concurrent_checks(user: User) -> int:

@@ -15,16 +15,14 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from skep_jobfile import JobFile
 from skep_platform.accounts.models import User
 from skep_platform.core.bulk import fetch
 from skep_platform.core.remembered import Remembered
+from skep_platform.jobs.models import Job
 from skep_platform.tenancy import queries as tenancy
-
-if TYPE_CHECKING:
-    from skep_platform.jobs.models import Job
 
 # What clones and scripts append to a name: a number, or eight hexadecimal digits.
 SUFFIX = re.compile(r"[-_.]([0-9]{1,9}|[0-9a-f]{8})$")
@@ -95,18 +93,15 @@ def _without_tag(image: str) -> str:
 def predict(user: User, name: str, command: str, gpus: int) -> Prediction | None:
     """Return what the user's earlier jobs say of one with this name, key of its commands and number
     of GPUs; None: there was none. One query, which reads at most `LIKE_IT` rows of an index for
-    each way, and `LOOKED_AT` for the last, however many jobs the user has. What `LIKE_IT` jobs of
-    the name say is remembered for a second: one more would hardly change it."""
+    each way, and `LOOKED_AT` for the last, however many jobs the user has. It is remembered for a
+    second: a job that has ended within it may be missing."""
     params = _params(user.pk, name, command, gpus)
     key = (user.pk, params["base"], command, gpus)
-    return _remembered.get(key, lambda: _predicted(params), _is_settled)
+    return _remembered.get(key, lambda: _predicted(params))
 
 
 _remembered: Remembered[Prediction | None] = Remembered(FRESH_S)
-
-
-def _is_settled(known: Prediction | None) -> bool:
-    return known is not None and known.source == "name" and known.jobs == LIKE_IT
+_remembered.forget_at_changes_of(Job)
 
 
 def _predicted(params: dict[str, Any]) -> Prediction | None:
