@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any, TextIO
 
@@ -57,7 +58,7 @@ def configure(level: str | None = None, celery_level: int | None = None) -> None
         own = logging.getLogger("celery")
         own.setLevel(max(celery_level, logging.getLogger().level))
     structlog.configure(
-        processors=[*_shared(), structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[*_shared(), _Writer(handler)],
         wrapper_class=structlog.stdlib.BoundLogger,
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
@@ -95,6 +96,22 @@ class _Formatter(structlog.stdlib.ProcessorFormatter):
         if type(record.msg) is not dict or not hasattr(record, "_logger"):
             return super().format(record)
         return JSON(None, "", mask_secrets(None, "", record.msg))  # type: ignore[return-value]
+
+
+class _Writer:
+    """Writes a line of ours at once, where nothing but our handler wants it: a record of `logging`
+    takes longer to make and to pass on than the line to write."""
+
+    def __init__(self, handler: _CurrentStderr) -> None:
+        self._handler = handler
+        self._root = logging.getLogger()
+
+    def __call__(self, logger: Any, method: str, line: EventDict) -> Any:
+        if self._root.handlers != [self._handler] or logger.handlers:
+            return structlog.stdlib.ProcessorFormatter.wrap_for_formatter(logger, method, line)
+        if logger.isEnabledFor(structlog.stdlib.NAME_TO_LEVEL[method]):
+            self._handler.write(JSON(None, "", mask_secrets(None, "", line)))
+        raise structlog.DropEvent
 
 
 JSON = structlog.processors.JSONRenderer(default=str)
@@ -148,6 +165,12 @@ class _CurrentStderr(logging.StreamHandler[TextIO]):
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
+
+    def write(self, line: str | bytes) -> None:
+        """Write a line of ours, one at a time."""
+        with self.lock or nullcontext():
+            self.stream.write(f"{line}\n")
+            self.flush()
 
     @property
     def stream(self) -> TextIO:  # type: ignore[override]
