@@ -28,7 +28,7 @@ def encode(rows: Any) -> str:
     Raises UnstorableValue for every other object and for numbers that are not finite: an object
     is never stored as its repr."""
     try:
-        return json.dumps(rows, default=_text, allow_nan=False)
+        return _encoder.encode(rows)
     except ValueError as error:
         raise UnstorableValue(f"a row cannot be stored: {error}") from None
 
@@ -39,6 +39,12 @@ def _text(value: object) -> str:
     if isinstance(value, datetime | date):
         return value.isoformat()
     raise UnstorableValue(f"a {type(value).__name__} cannot be stored in a row")
+
+
+# Made once: `json.dumps` makes one for each call with options. No row of ours refers to itself.
+_encoder = json.JSONEncoder(
+    default=_text, allow_nan=False, check_circular=False, separators=(",", ":")
+)
 
 
 def fetch(sql: str, params: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
