@@ -7,23 +7,26 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
 import pytest
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 from tests.support.jobs_world import event_kinds, job_file, submit
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_node, make_user, make_vc
+from tests.support.stack import eventually
 
 from skep_platform.accounts import current_user
 from skep_platform.audit.models import AuditEntry
+from skep_platform.core import together
 from skep_platform.core.bulk import fetch
 from skep_platform.core.errors import SkepError
 from skep_platform.images import rules
 from skep_platform.images.services import create as create_image
 from skep_platform.jobs import services
 from skep_platform.jobs.models import Job, Task
-from skep_platform.jobs.submission import admission, virtual_cluster
+from skep_platform.jobs.submission import admission, storing, virtual_cluster
 from skep_platform.jobs.submission.job_file import InvalidJobFile
 from skep_platform.tenancy.limits import set_limit
+from skep_platform.tenancy.models import VirtualCluster
 from skep_platform.tenancy.services import set_quotas
 
 pytestmark = pytest.mark.django_db
@@ -315,6 +318,48 @@ def test_one_of_many_simultaneous_submits_wins(token):
     (job,) = Job.objects.all()
     assert answers == {str(job.pk)} | (set() if token else {"job_name_taken"})
     assert job.tasks.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_comes_while_a_submit_is_stored_is_stored_at_once(monkeypatch):
+    monkeypatch.setattr(together, "PATIENCE_S", 60.0)
+    alice = make_user("alice")
+    vc = make_vc("vision", quotas={"A100": 16}, members=[alice])
+    submit(alice, vc, name="taken")
+    waiting = storing._together(vc.pk)._waiting
+
+    def attempt(name: str) -> str:
+        try:
+            return submit(alice, vc, name=name, instances=2).name
+        except SkepError as error:
+            return error.code
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(4) as pool:
+        with transaction.atomic():
+            VirtualCluster.objects.select_for_update().get(pk=vc.pk)
+            first = pool.submit(attempt, "first")
+            eventually(lambda: bool(fetch(BLOCKED)), 30)
+            others = [pool.submit(attempt, name) for name in ("second", "third")]
+            eventually(lambda: len(waiting) == 2, 30)
+        assert [one.result(30) for one in (first, *others)] == ["first", "second", "third"]
+        jobs = {job.name: job for job in Job.objects.all()}
+        assert jobs["second"].created_at == jobs["third"].created_at > jobs["first"].created_at
+        for name in ("second", "third"):
+            assert list(jobs[name].tasks.order_by("rank").values_list("rank", flat=True)) == [0, 1]
+            assert event_kinds(jobs[name]) == ["job.queued"]
+        with transaction.atomic():
+            VirtualCluster.objects.select_for_update().get(pk=vc.pk)
+            fourth = pool.submit(attempt, "fourth")
+            eventually(lambda: bool(fetch(BLOCKED)), 30)
+            others = [pool.submit(attempt, name) for name in ("taken", "fifth")]
+            eventually(lambda: len(waiting) == 2, 30)
+        found = [one.result(30) for one in (fourth, *others)]
+        assert found == ["fourth", "job_name_taken", "fifth"]
+
+
+BLOCKED = "SELECT pid FROM pg_locks WHERE NOT granted"
 
 
 @pytest.mark.django_db(transaction=True)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
 import structlog
-from django.db import connection, transaction
+from django.db import IntegrityError, connection, transaction
 
 from skep_agent import tracing
 from skep_jobfile import STORAGE, JobFile
@@ -19,6 +22,7 @@ from skep_platform.core import caller, notifications, ports, user_events
 from skep_platform.core.bulk import fetch, insert, new
 from skep_platform.core.events import event, record
 from skep_platform.core.models import Event
+from skep_platform.core.together import Together
 from skep_platform.jobs.lifecycle import dependencies, messages
 from skep_platform.jobs.models import Job, TaskRole
 from skep_platform.jobs.submission import admission, allowances, followers
@@ -172,18 +176,44 @@ def _store(
     # The statement that inserts a job is a transaction by itself. One around it would cost two
     # more round trips, and is needed where something else is stored.
     alone = not more and not spec.job.extras.skep.apps and not followers.is_follower(job.owner)
-    inside = connection.in_atomic_block
-    with nullcontext() if alone and not inside else transaction.atomic():
+    if alone and not connection.in_atomic_block:
+        _together(job.vc_id).run(_rows(job, spec, images, clone_of, scope))
+        return
+    with transaction.atomic():
         followers.follow(job.owner, job)
-        insert_job(
-            job,
-            role_rows(job, spec, images),
-            _submitted_event(job, spec, clone_of),
-            _audit_entry(job, clone_of, scope),
-        )
+        insert_jobs([_rows(job, spec, images, clone_of, scope)])
         if not alone:
             _store_more(job, spec, with_it, asked, images, lost)
         notifications.notify_queue()
+
+
+def _rows(
+    job: Job, spec: ReadJob, images: Mapping[str, str], clone_of: str, scope: str | None
+) -> NewJob:
+    return NewJob(
+        job,
+        role_rows(job, spec, images),
+        _submitted_event(job, spec, clone_of),
+        _audit_entry(job, clone_of, scope),
+    )
+
+
+@lru_cache(maxsize=1_000)
+def _together(_: UUID) -> Together[NewJob]:
+    """Return where the jobs of a virtual cluster that are submitted at the same time meet. Those of
+    others do not wait while the row of one is locked."""
+    return Together(_insert_and_notify, IntegrityError)
+
+
+def about_to_store(vc: VirtualCluster) -> AbstractContextManager[None]:
+    """Say that a job of this virtual cluster is about to be stored inside: the next one that is
+    stored waits for it, if only for a moment."""
+    return _together(vc.pk).coming()
+
+
+def _insert_and_notify(rows: Sequence[NewJob]) -> None:
+    insert_jobs(rows)
+    notifications.notify_queue()
 
 
 def _store_more(
@@ -207,33 +237,56 @@ def _store_more(
         record("job", job.pk, "job.storage_not_mounted", message)
 
 
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """The rows of a job that is not stored yet: itself, its roles, its first event and its entry of
+    the audit log."""
+
+    job: Job
+    roles: Sequence[TaskRole]
+    queued: Event
+    audited: AuditEntry
+
+
 TASKS = """
 INSERT INTO jobs_task (job_id, role_id, "index", rank, retries_used)
 SELECT roles.job_id, roles.id, i, roles.first_rank + i, 0
-  FROM (SELECT *, sum(instances) OVER (ORDER BY position) - instances AS first_rank
+  FROM (SELECT *, sum(instances) OVER (PARTITION BY job_id ORDER BY position) - instances
+               AS first_rank
           FROM inserted_roles) AS roles,
        generate_series(0, roles.instances - 1) AS i
 """
 
 
-def insert_job(job: Job, roles: Sequence[TaskRole], queued: Event, audited: AuditEntry) -> None:
-    """Insert a job with its roles, its tasks, its first event and its entry of the audit log.
-    Foreign keys are checked at commit, so that one statement may hold them all. The job gets its
-    times, which are the database's. Raises IntegrityError."""
-    job_sql, job_row = insert([job])
-    roles_sql, role_rows = insert(roles)
-    event_sql, event_row = insert([queued])
-    entry_sql, entry_row = insert([audited])
-    sql = (
+def insert_jobs(new_jobs: Sequence[NewJob]) -> None:
+    """Insert jobs with all of their rows and their tasks: all of them or none. Foreign keys are
+    checked at commit, so that one statement may hold them all. The jobs get their times, which are
+    the database's. Raises IntegrityError."""
+    job_sql, job_rows = insert([one.job for one in new_jobs])
+    roles_sql, role_rows = insert([role for one in new_jobs for role in one.roles])
+    event_sql, event_rows = insert([one.queued for one in new_jobs])
+    entry_sql, entry_rows = insert([one.audited for one in new_jobs])
+    found = fetch(
+        _insert_all(job_sql, roles_sql, event_sql, entry_sql),
+        [job_rows, role_rows, event_rows, entry_rows],
+    )
+    times = {pk: (created, updated) for pk, created, updated in found}
+    for one in new_jobs:
+        job = one.job
+        job.created_at, job.updated_at = times[job.pk]
+        job._state.adding = False
+        job._state.db = connection.alias
+        job.new_roles = one.roles
+
+
+@lru_cache
+def _insert_all(job_sql: str, roles_sql: str, event_sql: str, entry_sql: str) -> str:
+    return (
         f"WITH inserted_job AS ({job_sql} RETURNING *), "  # noqa: S608 no values
         f"inserted_roles AS ({roles_sql} RETURNING *), inserted_event AS ({event_sql}), "
         f"inserted_entry AS ({entry_sql}), inserted_tasks AS ({TASKS}) "
-        "SELECT created_at, updated_at FROM inserted_job"
+        "SELECT id, created_at, updated_at FROM inserted_job"
     )
-    [(job.created_at, job.updated_at)] = fetch(sql, [job_row, role_rows, event_row, entry_row])
-    job._state.adding = False
-    job._state.db = connection.alias
-    job.new_roles = roles
 
 
 def _submitted_event(job: Job, spec: ReadJob, clone_of: str) -> Event:

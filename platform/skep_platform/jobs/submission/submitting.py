@@ -35,7 +35,12 @@ from skep_platform.jobs.submission.job_file import (
     examine,
 )
 from skep_platform.jobs.submission.storages import AskedStorages
-from skep_platform.jobs.submission.storing import create, new_row, role_rows
+from skep_platform.jobs.submission.storing import (
+    about_to_store,
+    create,
+    new_row,
+    role_rows,
+)
 from skep_platform.tenancy.models import VirtualCluster
 
 MAX_TOKEN = 64
@@ -77,6 +82,19 @@ def submit(user: User, text: str, *, client_token: str = "", ignore_storage: boo
     if not ignore_storage:
         _refuse_lost_storage(spec)
     vc, asked = admitted(user, spec, ignore_storage=ignore_storage)
+    with about_to_store(vc):
+        return _stored(user, vc, spec, asked, client_token, digest)
+
+
+def _stored(
+    user: User,
+    vc: VirtualCluster,
+    spec: ReadJob,
+    asked: AskedStorages,
+    client_token: str,
+    digest: str,
+) -> Job:
+    """Store a job that its virtual cluster admits. Raises what `submit` does."""
     with_it, issue = attachments.of(user, spec)
     if issue:
         raise refusal(issue)
