@@ -27,7 +27,10 @@ class Together(Generic[T]):
     an error is that of one item. Any other error is that of all items."""
 
     def __init__(
-        self, work: Callable[[Sequence[T]], None], apart: type[Exception], most: int = MOST
+        self,
+        work: Callable[[Sequence[T]], None],
+        apart: tuple[type[Exception], ...],
+        most: int = MOST,
     ) -> None:
         self._work, self._apart, self._most = work, apart, most
         self._lock = threading.Lock()

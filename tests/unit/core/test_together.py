@@ -65,7 +65,7 @@ def patient(monkeypatch):
 @pytest.mark.usefixtures("patient")
 def test_what_came_meanwhile_is_done_at_once(threads):
     work = Work()
-    group = Together(work, Taken)
+    group = Together(work, (Taken,))
     for one in behind_the_first(threads, group, work, "a", "b", "c"):
         one.result(30)
     assert [sorted(batch) for batch in work.batches] == [["first"], ["a", "b", "c"]]
@@ -74,7 +74,7 @@ def test_what_came_meanwhile_is_done_at_once(threads):
 @pytest.mark.usefixtures("patient")
 def test_no_more_than_so_many_are_done_at_once(threads):
     work = Work()
-    group = Together(work, Taken, most=2)
+    group = Together(work, (Taken,), most=2)
     for one in behind_the_first(threads, group, work, *"abcde"):
         one.result(30)
     assert sorted(len(batch) for batch in work.batches) == [1, 1, 2, 2]
@@ -83,7 +83,7 @@ def test_no_more_than_so_many_are_done_at_once(threads):
 @pytest.mark.usefixtures("patient")
 def test_an_error_of_one_item_is_that_of_its_thread(threads):
     work = Work(lambda items: Taken("b") if "b" in items else None)
-    group = Together(work, Taken)
+    group = Together(work, (Taken,))
     a, b, c = behind_the_first(threads, group, work, "a", "b", "c")
     a.result(30), c.result(30)
     with pytest.raises(Taken):
@@ -94,7 +94,7 @@ def test_an_error_of_one_item_is_that_of_its_thread(threads):
 @pytest.mark.usefixtures("patient")
 def test_an_error_that_is_of_no_item_is_not_tried_again(threads):
     work = Work(lambda items: Down("gone") if "b" in items else None)
-    group = Together(work, Taken)
+    group = Together(work, (Taken,))
     errors = [one.exception(30) for one in behind_the_first(threads, group, work, "a", "b", "c")]
     assert [type(error) for error in errors] == [Down] * 3
     assert len(set(map(id, errors))) == 3  # each thread has one of its own
@@ -103,7 +103,7 @@ def test_an_error_that_is_of_no_item_is_not_tried_again(threads):
 
 def test_work_that_hangs_holds_up_nobody_for_long(threads):
     work = Work()
-    group = Together(work, Taken)
+    group = Together(work, (Taken,))
     first = threads.submit(group.run, "first")
     assert work.begun.wait(30)
     threads.submit(group.run, "second").result(30)
@@ -116,7 +116,7 @@ def test_who_works_next_waits_for_those_who_are_about_to_come(threads, monkeypat
     monkeypatch.setattr(together, "LINGER_S", 60.0)
     work = Work()
     work.go_on.set()
-    group = Together(work, Taken)
+    group = Together(work, (Taken,))
 
     def coming(item: str) -> None:
         with group.coming():
@@ -135,7 +135,7 @@ def test_nobody_waits_for_who_does_not_come_after_all(threads, monkeypatch):
     monkeypatch.setattr(together, "LINGER_S", 60.0)
     work = Work()
     work.go_on.set()
-    group = Together(work, Taken)
+    group = Together(work, (Taken,))
     with group.coming(), group.coming():
         first = threads.submit(group.run, "first")
         eventually(lambda: len(group._waiting) == 1, 30)

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from django.db import IntegrityError, connection, transaction
+from django.db import DataError, IntegrityError, InternalError, connection, transaction
 
 from skep_agent import tracing
 from skep_jobfile import STORAGE, JobFile
@@ -202,7 +202,7 @@ def _rows(
 def _together(_: UUID) -> Together[NewJob]:
     """Return where the jobs of a virtual cluster that are submitted at the same time meet. Those of
     others do not wait while the row of one is locked."""
-    return Together(_insert_and_notify, IntegrityError)
+    return Together(_insert_and_notify, (IntegrityError, DataError, InternalError))
 
 
 def about_to_store(vc: VirtualCluster) -> AbstractContextManager[None]:
