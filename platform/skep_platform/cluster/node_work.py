@@ -17,17 +17,22 @@ class NodesWithWork:
     def __init__(self, ask: Callable[[], Iterable[UUID]]) -> None:
         self._ask = ask
         self._lock = Lock()
-        self._until = 0.0
-        self._nodes: frozenset[UUID] = frozenset()
+        self._known: tuple[float, frozenset[UUID]] = (0.0, frozenset())  # until when, and which
 
     def __call__(self) -> frozenset[UUID]:
         with self._lock:
-            if time.monotonic() >= self._until:
-                self._nodes = frozenset(self._ask())
-                self._until = time.monotonic() + FRESH_S
-            return self._nodes
+            if (nodes := self.fresh()) is None:
+                nodes = frozenset(self._ask())
+                self._known = time.monotonic() + FRESH_S, nodes
+            return nodes
+
+    def fresh(self) -> frozenset[UUID] | None:
+        """Return the same where it is known, and else None: never waits, so that an event loop may
+        ask."""
+        until, nodes = self._known
+        return nodes if time.monotonic() < until else None
 
     def forget(self) -> None:
         """Ask anew, when this process is asked next."""
         with self._lock:
-            self._until = 0.0
+            self._known = 0.0, frozenset()

@@ -326,7 +326,9 @@ class Session:
         sent: str | None = None
         while True:
             await asyncio.sleep(FRESH_S)
-            nodes = await retry_while_unavailable(concurrency.control, work.nodes_with_work)
+            nodes = work.nodes_with_work.fresh()  # mostly: spares a change of threads
+            if nodes is None:
+                nodes = await retry_while_unavailable(concurrency.control, work.nodes_with_work)
             if self.node_id not in nodes and sent == "":
                 continue
             frame = await retry_while_unavailable(concurrency.control, work.frame, self.node_id)

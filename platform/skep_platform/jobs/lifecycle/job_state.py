@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -62,6 +63,10 @@ class JobRow:
     job_retry_count: int | None  # of the job file
     owner_notified_events: int | None
 
+    def copy(self) -> JobRow:
+        """Return an equal row, in a third of the time that `dataclasses.replace` takes."""
+        return JobRow(*_values(self))
+
     @property
     def waits_because(self) -> Reason:
         """Return the reason of a job that waits, or is preempted."""
@@ -85,7 +90,9 @@ class JobRow:
 
 # As a query names them, in the order of the fields; the last two are a key of the job file and a
 # column of the owner.
-OF_JOB = tuple(field.name for field in fields(JobRow)[:-2])
+_NAMES = tuple(field.name for field in fields(JobRow))
+_values = attrgetter(*_NAMES)
+OF_JOB = _NAMES[:-2]
 COLUMNS = (*OF_JOB, "spec__jobRetryCount", "owner__notified_events")
 JSON = ("avoid_nodes", "downgraded", "diagnosis", "wait_reason", "exit_reason")
 
@@ -140,7 +147,7 @@ class LockedJob:
         roles = {pk: replace(role, states=dict(role.states)) for pk, role in self.roles.items()}
         return replace(
             self,
-            row=replace(self.row),
+            row=self.row.copy(),
             roles=roles,
             failures=list(self.failures),
             events=list(self.events),

@@ -218,7 +218,7 @@ def _change(
 
 
 def _folded(attempt: AttemptRow, reported: Iterable[AttemptFact], now: datetime) -> AttemptRow:
-    after = replace(attempt)
+    after = attempt.copy()
     for fact in reported:
         if fact.epoch == attempt.epoch:
             facts.fold(after, fact, now)

@@ -6,7 +6,6 @@ what it is given, and carries out the effects that it returns.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from skep_platform.core.events import event
@@ -45,7 +44,7 @@ def transition(job: LockedJob, now: datetime) -> tuple[JobRow, Effects]:
 
 class _Step(Effects):
     def take(self, job: LockedJob) -> None:
-        before = replace(job.row)
+        before = job.row.copy()
         self.failures.retry_tasks(job)
         self._note_progress(job)
         decision = decisions.decide(job.view(self.now))
