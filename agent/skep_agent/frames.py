@@ -32,13 +32,19 @@ def count_segments(data: bytes | bytearray) -> int:
     return data.count(b"\n") + (not data.endswith(b"\n")) if data else 0
 
 
+def rises(times: array[int]) -> bool:
+    """Return whether each time is after the one before."""
+    differences = _differences(times)
+    return differences is not None and 0 not in differences
+
+
 def encode_times(times: Sequence[int]) -> bytes:
     """Pack times (nanoseconds since the epoch) as their differences, each to the one before: 64-bit
     little-endian integers, deflated. Neighbouring lines cost two or three bytes each."""
-    deltas = array("q", map(sub, times, chain((0,), times)))
-    if sys.byteorder == "big":
-        deltas.byteswap()
-    return zlib.compress(deltas, 1)
+    differences = _differences(times if isinstance(times, array) else array("q", times))
+    if differences is None:
+        differences = array("q", map(sub, times, chain((0,), times)))
+    return zlib.compress(_little_endian(differences), 1)
 
 
 def decode_times(packed: bytes, count: int) -> array[int]:
@@ -51,14 +57,35 @@ def decode_times(packed: bytes, count: int) -> array[int]:
         raise ValueError(f"times cannot be unpacked: {error}") from None
     if len(raw) != count * 8 or not unpacker.eof or unpacker.unused_data:
         raise ValueError(f"not the times of {count} lines")
-    deltas = array("q")
-    deltas.frombytes(raw)
-    if sys.byteorder == "big":
-        deltas.byteswap()
+    differences = _little_endian(array("q", raw))
+    times = accumulate(differences)
     try:
-        return array("q", accumulate(accumulate(deltas), max))
+        return array("q", times if min(differences, default=0) >= 0 else accumulate(times, max))
     except OverflowError:
         raise ValueError("a time is out of range") from None
+
+
+def _differences(times: array[int]) -> array[int] | None:
+    """Return the first time, and of each other one the difference to the one before; None if one of
+    these is negative.
+
+    The times are taken as the digits of one number, so that one subtraction does for all: some ten
+    times as fast as one for each. A negative difference has its highest bit set.
+    """
+    raw = _little_endian(times).tobytes()
+    difference = int.from_bytes(raw, "little") - int.from_bytes(bytes(8) + raw[:-8], "little")
+    if difference < 0:
+        return None
+    raw = difference.to_bytes(len(raw), "little")
+    return _little_endian(array("q", raw)) if raw[7::8].isascii() else None
+
+
+def _little_endian(numbers: array[int]) -> array[int]:
+    """Return numbers of this machine as little-endian ones, or the other way round."""
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,7 +224,7 @@ class LogStream:
                 break  # a line's beginning, and whole lines went before it: it may wait
             end = line_end if line_end > begin else min(begin + MAX_LOG_BYTES, len(data))
             frame = data[begin:end]
-            lines = timed + count_line_starts(frame, self._open is not None)
+            lines = self._count_lines(data, begin, end, timed)
             times = self._times[timed:lines]
             if self._open is not None:
                 times.insert(0, self._open)
@@ -238,3 +238,11 @@ class LogStream:
         left = data[begin:]
         self._parts = [left] if left else []
         self._parts_size = len(left)
+
+    def _count_lines(self, data: bytes, begin: int, end: int, timed: int) -> int:
+        """Return how many of `_times` are of lines that begin in `data` before `end`; `timed` are
+        known to be, which begin before `begin`. What is shorter is counted, before it or after."""
+        if len(data) - end < end - begin:
+            inside = not data.endswith(b"\n", 0, end)
+            return len(self._times) - count_line_starts(data[end:], inside)
+        return timed + count_line_starts(data[begin:end], self._open is not None)

@@ -16,12 +16,13 @@ import struct
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
-from itertools import groupby, islice
-from operator import itemgetter, lt
+from itertools import groupby
+from operator import itemgetter
 
 import structlog
 
 from skep_agent.containers import RuntimeFailure
+from skep_agent.frames import rises
 from skep_agent.protocol import Stream
 from skep_agent.runtimes.base import LogPiece
 from skep_agent.runtimes.docker_engine import Engine
@@ -235,14 +236,14 @@ class _Lines:
         times: list[int] = []
         if partial:
             return LogPiece(stream, self._content(stream, at[0], lines[0], times), times)
-        if stream in self._open or at[0] <= self._at or not all(map(lt, at, islice(at, 1, None))):
+        if stream in self._open or at[0] <= self._at or not rises(at):
             contents = [
                 self._content(stream, time, line + b"\n", times)
                 for time, line in zip(at, lines, strict=True)
             ]
             return LogPiece(stream, b"".join(contents), times)
         self._at = at[-1]
-        return LogPiece(stream, b"\n".join(lines) + b"\n", at)
+        return LogPiece(stream, b"\n".join([*lines, b""]), at)
 
     def _content(self, stream: Stream, at: int, content: bytes, times: list[int]) -> bytes:
         if not content:

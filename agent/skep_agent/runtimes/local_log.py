@@ -15,9 +15,12 @@ from __future__ import annotations
 import asyncio
 import os
 import struct
+import sys
 from array import array
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from bisect import bisect_left
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from functools import cache
+from itertools import accumulate, groupby
 from typing import NamedTuple
 
 from skep_agent.protocol import Stream
@@ -32,14 +35,16 @@ LOOK_S, LOOK_AGAIN_S = 0.02, 60.0
 MAX_RECORD_BYTES = 1_000_000  # the engine reads no longer ones either
 
 _SIZE = struct.Struct(">I")
-# The usual record up to the length of its line: size, source, a time of 9 bytes, and a length of
-# one byte.
-_USUAL = struct.Struct(">I9sHH5sBB")
-_USUAL_BYTES = 20  # of a message besides the line
-_SOURCES: dict[bytes, Stream] = {b"\n\x06stdout\x10": "stdout", b"\n\x06stderr\x10": "stderr"}
 _NAMES: dict[bytes, Stream] = {b"stdout": "stdout", b"stderr": "stderr"}
+# A usual record, behind its size: the source, whose last 4 bytes are a key of _WORDS; a time of 9
+# bytes; a line, with its length in one or two bytes.
+_SOURCE = b"\n\x06std"
+_WORDS: dict[bytes, Stream] = {b"out\x10": "stdout", b"err\x10": "stderr"}
+_TIME, _TAG, _LENGTH, _HEAD = 4, 13, 14, 16  # counted from the end of _SOURCE; of all but the line
 _LINE = 0x1A
-_MORE = 0x8080  # the bit of two bytes of a number that says that another byte follows
+_NO_RECORD = b"out\x10" + b"\x80" * 8 + b"\0" * 4  # looks like one, to be skipped
+_SIZES = 8  # bytes: of the record, again, and of the next one
+_LANES = 4096  # numbers that are decoded together
 
 
 class UnknownFormat(Exception):
@@ -51,7 +56,7 @@ class Run(NamedTuple):
     their line ends; `partial` is one part of a line, which has none."""
 
     stream: Stream
-    times: list[int]
+    times: array[int]
     lines: list[bytes]
     partial: bool = False
 
@@ -118,51 +123,166 @@ class Parser:
 
     def __init__(self) -> None:
         self._rest = b""
-        self._top = b""  # the upper bytes of the newest time, and what they stand for
-        self._high = 0
 
     def take(self, data: bytes) -> list[Run]:
-        """Return the records that are whole by now. Raises UnknownFormat. Runs for every line."""
+        """Return the records that are whole by now. Raises UnknownFormat."""
         data = self._rest + data if self._rest else data
         runs: list[Run] = []
-        times: list[int] = []
-        lines: list[bytes] = []
-        current = b""
-        start, end, low_bits, high = 0, len(data), _low_bits(), self._high
-        unpack, size_of = _USUAL.unpack_from, _SIZE.unpack_from
-        while start + _USUAL.size <= end:
-            size, source, low, mid, top, tag, length = unpack(data, start)
-            stop = start + size + 4
-            if stop + 4 > end or size > MAX_RECORD_BYTES:
-                break
-            if size_of(data, stop)[0] != size:
-                raise UnknownFormat("a record's two sizes differ")
-            first = start + _USUAL.size
-            if length > 127 and data[first] < 128:  # a length of two bytes
-                length += (data[first] << 7) - 127
-                first += 1
-            if (
-                tag == _LINE
-                and length == size - _USUAL_BYTES
-                and low & mid & _MORE == _MORE
-                and source in _SOURCES
-            ):
-                if source != current:
-                    times, lines, current = [], [], source
-                    runs.append(Run(_SOURCES[source], times, lines))
-                if top != self._top:  # every quarter of a second
-                    high = self._high = _high_bits(top)
-                    self._top = top
-                times.append(low_bits[low] + (low_bits[mid] << 14) + high)
-                lines.append(data[first:stop])
-            else:
-                runs.append(_record(data, start + 4, stop))
-                current = b""
-            start = stop + 4
+        start = _take_usual(data, runs)
+        while stop := _end_of_record(data, start):
+            _append(runs, _record(data, start + 4, stop - 4))
+            start = stop
         self._rest = data[start:]
-        if len(self._rest) >= 4 and not 0 < size_of(self._rest)[0] <= MAX_RECORD_BYTES:
-            raise UnknownFormat("a record has no known size")
         return runs
+
+
+def _end_of_record(data: bytes, start: int) -> int:
+    """Return where the record ends that begins at `start`; 0 if that is not here yet."""
+    if start + 4 > len(data):
+        return 0
+    (size,) = _SIZE.unpack_from(data, start)
+    if not 0 < size <= MAX_RECORD_BYTES:
+        raise UnknownFormat("a record has no known size")
+    stop = start + 4 + size
+    if stop + 4 > len(data):
+        return 0
+    if _SIZE.unpack_from(data, stop)[0] != size:
+        raise UnknownFormat("a record's two sizes differ")
+    return stop + 4
+
+
+def _append(runs: list[Run], run: Run) -> None:
+    """Append a run, or extend the last one with it."""
+    if runs and runs[-1].stream == run.stream and not runs[-1].partial and not run.partial:
+        runs[-1].times.extend(run.times)
+        runs[-1].lines.extend(run.lines)
+    else:
+        runs.append(run)
+
+
+def _take_usual(data: bytes, runs: list[Run]) -> int:
+    """Append the records that begin `data`, all but the last or as many as are usual, and return
+    where the next one begins.
+
+    To look at one record after the other costs several times as much as all else that is done with
+    them. So `data` is cut at every _SOURCE, and each place of a record is looked at in all pieces
+    together. A piece is a record if its line, by its length, ends where the sizes are that follow.
+    Any other piece is decoded alone, and the pieces that begin within that record are skipped: a
+    line that follows the length 10, the code of a line end, may look like a source.
+    """
+    first, *pieces = data.split(_SOURCE)
+    if len(first) != 4 or len(pieces) < 2:
+        return 0
+    last = len(data) - len(pieces.pop()) - len(_SOURCE) - 4  # may not be whole
+    heads = [piece[:_HEAD] for piece in pieces]
+    odd = _odd(pieces, heads)
+    for number in odd:
+        heads[number] = _NO_RECORD
+    head = b"".join(heads)
+    times, streams = _times(head), _streams(head)
+    if times is None or streams is None:
+        return 0
+    lines = _lines(pieces, head[_LENGTH::_HEAD])
+    starts = list(_starts(pieces)) if odd else []
+    at = 0
+    for number in [*odd, len(pieces)]:
+        for stream, same in groupby(streams[at:number]):
+            stop = at + len(list(same))
+            _append(runs, Run(stream, times[at:stop], lines[at:stop]))
+            at = stop
+        if at == number < len(pieces):
+            if not (end := _end_of_record(data, starts[at])):
+                return starts[at]
+            _append(runs, _record(data, starts[at] + 4, end - 4))
+            at = bisect_left(starts, end)
+            if at == len(starts) or starts[at] != end:
+                return end
+    return last
+
+
+def _starts(pieces: list[bytes]) -> Iterator[int]:
+    """Return where the record of each piece begins, and the one after the last."""
+    return accumulate((len(piece) + len(_SOURCE) for piece in pieces), initial=0)
+
+
+def _odd(pieces: list[bytes], heads: list[bytes]) -> list[int]:
+    """Return the numbers of the pieces that are not usual records."""
+    head = b"".join(heads)
+    if len(head) < _HEAD * len(pieces):
+        head = b"".join([head.ljust(_HEAD, b"\0") for head in heads])
+    tags, lengths = head[_TAG::_HEAD], head[_LENGTH::_HEAD]
+    if lengths.isascii():  # each is one byte
+        known = _LENGTH + 1 + _SIZES
+        wanted = [known + length for length in lengths]
+    else:
+        known = _LENGTH + 2 + _SIZES
+        wanted = [
+            known + (length & 127 | more << 7 if length > 127 else length - 1)
+            for length, more in zip(lengths, head[_LENGTH + 1 :: _HEAD], strict=True)
+        ]
+    sizes = list(map(len, pieces))
+    if sizes == wanted and tags.count(_LINE) == len(tags):
+        return []
+    return [
+        number
+        for number, (size, want, tag) in enumerate(zip(sizes, wanted, tags, strict=True))
+        if size != want or tag != _LINE
+    ]
+
+
+def _streams(head: bytes) -> list[Stream] | None:
+    """Return the stream of each record; None if one has no known stream."""
+    count = len(head) // _HEAD
+    if all(head[i::_HEAD].count(head[i]) == count for i in range(4)):
+        words = [head[:4]]  # most often all are of one
+    else:
+        words = [head[at : at + 4] for at in range(0, len(head), _HEAD)]
+    if not _WORDS.keys() >= set(words):
+        return None
+    streams = [_WORDS[word] for word in words]
+    return streams * count if len(words) == 1 else streams
+
+
+def _lines(pieces: list[bytes], lengths: bytes) -> list[bytes]:
+    if lengths.isascii():
+        return [piece[_LENGTH + 1 : -_SIZES] for piece in pieces]
+    return [
+        piece[_LENGTH + 1 + (length > 127) : -_SIZES]
+        for piece, length in zip(pieces, lengths, strict=True)
+    ]
+
+
+def _times(head: bytes) -> array[int] | None:
+    """Decode the times of all records; None if one does not have 9 bytes."""
+    times = array("q")
+    for at in range(0, len(head), _LANES * _HEAD):
+        some = head[at : at + _LANES * _HEAD]
+        last = some[_TIME + 8 :: _HEAD]
+        lanes = bytearray(8 * len(last))
+        for i in range(8):
+            lanes[i::8] = some[_TIME + i :: _HEAD]
+        number, (more, *lower) = int.from_bytes(lanes, "little"), _masks()
+        if (number & more).bit_count() < len(lanes) or not last.isascii():
+            return None
+        number &= ~more
+        # 8 times 7 bits, then 4 times 14, 2 times 28 and 56 bits without gaps in each lane.
+        for gap, mask in zip((1, 2, 4), lower, strict=True):
+            low = number & mask
+            number = low | (number ^ low) >> gap
+        lanes[:] = number.to_bytes(len(lanes), "little")
+        lanes[7::8] = last
+        times.frombytes(lanes)
+    if sys.byteorder == "big":
+        times.byteswap()
+    return times
+
+
+@cache
+def _masks() -> list[int]:
+    """Return bits in each of 8 bytes, many times: those that say that another byte follows, and the
+    lower halves of 2, 4 and 8 bytes."""
+    halves = (b"\x80", b"\x7f\0", b"\xff\x3f\0\0", b"\xff\xff\xff\x0f\0\0\0\0")
+    return [int.from_bytes(half * (_LANES * 8 // len(half)), "little") for half in halves]
 
 
 def _record(data: bytes, at: int, stop: int) -> Run:
@@ -191,7 +311,7 @@ def _record(data: bytes, at: int, stop: int) -> Run:
                 raise UnknownFormat(f"a record has a field {tag:#x}")
     if stream is None:
         raise UnknownFormat("a record of no known stream")
-    return Run(stream, [time], [line], partial)
+    return Run(stream, array("q", [time]), [line], partial)
 
 
 def _number(data: bytes, at: int, stop: int) -> tuple[int, int]:
@@ -203,19 +323,6 @@ def _number(data: bytes, at: int, stop: int) -> tuple[int, int]:
         if data[at - 1] < 128:
             return value, at
     raise UnknownFormat("a number does not end")
-
-
-def _high_bits(top: bytes) -> int:
-    value, end = _number(top, 0, len(top))
-    if end != len(top):
-        raise UnknownFormat("a time ends early")
-    return value << 28
-
-
-@cache
-def _low_bits() -> array[int]:
-    """Return what two bytes of a number stand for, by their value as one big-endian number."""
-    return array("H", [(two >> 8 & 127) | (two & 127) << 7 for two in range(1 << 16)])
 
 
 async def _read(file: int, at: int) -> bytes:

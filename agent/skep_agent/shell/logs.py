@@ -24,7 +24,7 @@ from skep_agent.runtimes.base import Runtime
 FLUSH_S = 0.1
 AGAIN_S = 0.2  # pause before sending again what the server could not take
 # Bytes read and not acknowledged: of one attempt, and of all. The reader then waits.
-ATTEMPT_BUFFER_BYTES = 1024 * 1024
+ATTEMPT_BUFFER_BYTES = LOG_WINDOW_BYTES
 TOTAL_BUFFER_BYTES = 16 * 1024 * 1024
 READ_AGAIN_MAX_S = 5.0
 # Of a dead container whose log cannot be read.

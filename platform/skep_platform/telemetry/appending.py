@@ -86,8 +86,12 @@ def _add_times(tail: Tail, frame: LogFrame) -> None:
         tail.at = frame.at
     times = frame.times or [to_ns(moment(frame.at, FIRST))] * count_segments(frame.data)
     tail.timed = tail.timed or bool(frame.times)
-    goes_on = bool(tail.data) and not tail.data.endswith(b"\n")
-    tail.times.extend(times[1:] if goes_on else times)
+    if tail.data and not tail.data.endswith(b"\n"):
+        times = times[1:]
+    if tail.times and times and times[0] < tail.times[-1]:
+        newest = tail.times[-1]
+        times = [max(at, newest) for at in times]
+    tail.times.extend(times)
 
 
 def index_of(tail: Tail, now: datetime) -> tuple[datetime, bytes]:
@@ -95,10 +99,10 @@ def index_of(tail: Tail, now: datetime) -> tuple[datetime, bytes]:
     all, within what can be stored. They never decrease."""
     if not tail.timed:
         return moment(tail.at, now), b""
-    known: Iterable[int] = tail.times
-    if not SANE_NS[0] < min(tail.times) <= max(tail.times) < SANE_NS[1]:
-        known = (at if SANE_NS[0] < at < SANE_NS[1] else to_ns(now) for at in tail.times)
-    times = array("q", accumulate(known, max))
+    times = tail.times
+    if not SANE_NS[0] < times[0] <= times[-1] < SANE_NS[1]:
+        sane = (at if SANE_NS[0] < at < SANE_NS[1] else to_ns(now) for at in times)
+        times = array("q", accumulate(sane, max))
     return to_datetime(times[0]), encode_times(times)
 
 

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from skep_agent.runtimes import local_log
@@ -49,21 +49,36 @@ def read(parser: Parser, data: bytes, step: int) -> list[tuple[str, int, bytes, 
     return found
 
 
+SOURCE = b"\x06stdout\x10"  # as the engine writes it behind the code of a line end
+LOOKS_LIKE_RECORDS = (
+    SOURCE + b"ab",  # the code of a line end is its length
+    SOURCE + number(NOW) + b"\x1a\x05" + b"12345678" * 160,  # and a part of its length
+    (record("stdout", NOW, b"12345") + record("stderr", NOW, b""))[5:] + b"9" * 1240,
+)
+
+
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["stdout", "stderr"]),
-            st.one_of(st.integers(NOW, NOW + 10**10), st.integers(1, (1 << 63) - 1)),
+            st.sampled_from(["stdout", "stdout", "stdout", "stderr"]),
+            st.one_of(
+                st.integers(NOW, NOW + 10**10),
+                st.integers(NOW, NOW + 10**10),
+                st.integers(1, (1 << 63) - 1),
+            ),
             st.one_of(
                 st.binary(max_size=40),
+                st.binary(max_size=40),
+                st.sampled_from(LOOKS_LIKE_RECORDS),
                 st.integers(100, 17000).map(lambda size: b"\x1a\x00" * (size // 2)),
             ),
-            st.integers(0, 3),
+            st.sampled_from([0, 0, 0, 0, 1, 2, 3]),
         ),
-        max_size=20,
+        max_size=40,
     ),
     st.integers(1, 50_000),
 )
+@example([("stdout", NOW + n, line, 0) for n, line in enumerate(LOOKS_LIKE_RECORDS * 3)], 50_000)
 def test_every_record_comes_out_as_it_was_written(records, step):
     data = b"".join(record(*one) for one in records)
     wanted = [(stream, at, line, part > 0) for stream, at, line, part in records]
@@ -72,11 +87,18 @@ def test_every_record_comes_out_as_it_was_written(records, step):
     assert read(Parser(), data, step) == [*wanted, ("stdout", NOW, b"the end", False)]
 
 
-def test_neighbouring_lines_of_a_stream_are_one_piece():
-    """One object for each piece of output, whatever the number of lines in it."""
+def test_neighbouring_lines_of_a_stream_are_one_piece(monkeypatch):
+    """One object for each piece of output, whatever the number of lines in it, and empty lines and
+    what looks like a record are the only ones that are decoded alone, and the last."""
+    alone, decode = [], local_log._record
+    monkeypatch.setattr(local_log, "_record", lambda *args: alone.append(args) or decode(*args))
     lines = [b"line %d" % n for n in range(2000)]
+    lines[5] = lines[700] = b""
+    lines[10], lines[900] = LOOKS_LIKE_RECORDS[:2]
+    lines[300] = b"longer " * 100
     data = b"".join(record("stdout", NOW + n, line) for n, line in enumerate(lines))
     (run,) = Parser().take(data)
+    assert len(alone) == 5
     piece = _Lines().of_run(run)
     assert piece.data == b"".join(line + b"\n" for line in lines)
     assert list(piece.times) == list(range(NOW, NOW + 2000))
