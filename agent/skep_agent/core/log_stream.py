@@ -28,6 +28,18 @@ class LineTimes:
         self._read = self._taken = 0  # bytes of the stream before the mask, and behind it
         self._inside = self._taken_inside = False
 
+    def through(self, data: bytes, covered: bytes, times: Sequence[int]) -> Sequence[int]:
+        """Note that `data`, in which lines with these times begin, went into the mask and `covered`
+        came out; return the times of the lines that begin in that."""
+        if covered == data and self._read == self._taken:  # most often: no need to look at lines
+            self._starts.clear()
+            self._read += len(data)
+            self._taken = self._read
+            self._inside = self._taken_inside = not data.endswith(b"\n") if data else self._inside
+            return times
+        self.put(data, times)
+        return self.take(covered)
+
     def put(self, data: bytes, times: Sequence[int]) -> None:
         """Note what goes into the mask: bytes, and the times of the lines that begin in them."""
         starts = _line_starts(data, self._inside)

@@ -311,9 +311,9 @@ class LogShipper:
                 if masks[name].idle:
                     self._take_in(pump, pump.streams[name], data, times)
                     continue
-                timed[name].put(data, times)
                 covered = await self._masking.feed(masks[name], data)
-                self._take_in(pump, pump.streams[name], covered, timed[name].take(covered))
+                times = timed[name].through(data, covered, times)
+                self._take_in(pump, pump.streams[name], covered, times)
         for name, mask in masks.items():
             rest = mask.flush()
             self._take_in(pump, pump.streams[name], rest, timed[name].take(rest))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import struct
 import zlib
+from array import array
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 
 import pytest
 from hypothesis import given, settings
@@ -236,10 +238,10 @@ def test_finding_j11_times_stay_with_their_lines_behind_a_mask(parts, cuts):
     starts, covered, times, at = line_starts(whole), b"", [], 0
     while at < len(whole):
         end = min(at + cuts[at % len(cuts)], len(whole))
-        lines.put(whole[at:end], [time_at(start) for start in starts if at <= start < end])
+        begun = [time_at(start) for start in starts if at <= start < end]
         certain = mask.feed(whole[at:end])
+        times += lines.through(whole[at:end], certain, begun)
         covered, at = covered + certain, end
-        times += lines.take(certain)
     rest = mask.flush()
     covered += rest
     times += lines.take(rest)
@@ -247,10 +249,21 @@ def test_finding_j11_times_stay_with_their_lines_behind_a_mask(parts, cuts):
     assert times == [time_at(start) for start in line_starts(covered)]
 
 
-@given(st.lists(st.integers(-(2**62), 2**62), max_size=50))
+def test_lines_are_not_looked_at_behind_a_mask_that_covers_nothing(monkeypatch):
+    looked = []
+    monkeypatch.setattr(log_stream, "_line_starts", lambda *args: looked.append(args) or [])
+    mask, lines, times = Mask(["s3cret"]), LineTimes(), array("q", [1, 2, 3])
+    for data in (b"a\nb\nc\n", b"d\ne\nf"):
+        assert lines.through(data, mask.feed(data), times) is times
+    assert not looked
+
+
+@given(st.lists(st.integers(-(2**61), 2**61), max_size=50))
 def test_finding_j11_packed_times_come_out_as_they_went_in(times):
     rising = sorted(times)
     assert list(decode_times(encode_times(rising), len(rising))) == rising
+    falling = decode_times(encode_times(times), len(times))
+    assert list(falling) == list(accumulate(times, max)), "they never decrease"
 
 
 @pytest.mark.parametrize(
