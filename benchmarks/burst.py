@@ -102,13 +102,13 @@ def _skep() -> BurstFigures:
             api.put(limit, json={"value": 100_000}).raise_for_status()
         _run(skep, "warm", 50)
         idle = sum(cores_by_part(skep, IDLE_S).values())
-        before = cpu_by_part(skep), cpu_seconds([agents]), statements(skep)
+        before = cpu_by_part(skep), cpu_seconds(agents), statements(skep)
         start = time.perf_counter()
         submitted = _submit(skep, "burst", JOBS)
         accepted = time.perf_counter() - start
         _until_finished(skep, submitted)
         elapsed = time.perf_counter() - start
-        after = cpu_by_part(skep), cpu_seconds([agents]), statements(skep)
+        after = cpu_by_part(skep), cpu_seconds(agents), statements(skep)
     return BurstFigures(
         submitted=JOBS / accepted,
         finished=JOBS / elapsed,

@@ -1,6 +1,8 @@
-"""Many agents with the mock runtime in one process of their own, joined to a Skep.
+"""Many agents with the mock runtime in processes of their own, joined to a Skep.
 
-`fleet(box, nodes, gpus)` starts `python -m benchmarks.mock_agents` and waits until all are online.
+`fleet(skep, nodes, gpus)` starts `python -m benchmarks.mock_agents` for every AGENTS_EACH of them,
+and waits until all are online. Real agents are on machines of their own: too many in one process
+wait for each other, until they take the server for silent and connect anew.
 """
 
 from __future__ import annotations
@@ -23,35 +25,50 @@ from skep_agent.run import run_agent
 from skep_agent.statedir import StateDir
 
 GPU_MODEL = "Simulated-GPU"
+AGENTS_EACH = 250  # of a process, at most
+JOINING_EACH = 4  # of a process, at a time
 NEXT_WITHIN_S = 120  # the first to be online, and each next one
 TRIES = 5  # of each join that gets no answer
 LOOK_S = 2.0  # each look costs the server a request
 
 
 @contextmanager
-def fleet(skep: Stack, nodes: int, gpus: int, url: str | None = None) -> Iterator[int]:
-    """Yields the process id of the agents, which reach the server at `url`, by default its own. The
-    default virtual cluster owns all their GPUs."""
-    server = url or skep.url
-    command = [sys.executable, "-m", "benchmarks.mock_agents", server, str(nodes), str(gpus)]
+def fleet(skep: Stack, nodes: int, gpus: int, url: str | None = None) -> Iterator[list[int]]:
+    """Yields the process ids of the agents, which reach the server at `url`, by default its own.
+    The default virtual cluster owns all their GPUs."""
     token = _join_token(skep, nodes)
-    state = skep.home.root / "fleet"
-    with (skep.home.log / "fleet.log").open("wb") as log:
+    log = skep.home.log / "fleet.log"
+    processes: list[subprocess.Popen[str]] = []
+    try:
+        for first in range(0, nodes, AGENTS_EACH):
+            some = range(first, min(first + AGENTS_EACH, nodes))
+            processes.append(_started(url or skep.url, token, some, gpus, skep.home.root, log))
+        with skep.api() as api:
+            _until_online(api, nodes, processes, log)
+            quotas = {"quotas": {GPU_MODEL: nodes * gpus}} if gpus else {"quotas": {}}
+            api.put("/virtual-clusters/default/quotas", json=quotas).raise_for_status()
+        yield [process.pid for process in processes]
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(60)
+
+
+def _started(
+    server: str, token: str, numbers: range, gpus: int, root: Path, log: Path
+) -> subprocess.Popen[str]:
+    """Start a process for the agents of these numbers."""
+    given = [server, numbers.start, numbers.stop, gpus, root / "fleet"]
+    command = [sys.executable, "-m", "benchmarks.mock_agents", *map(str, given)]
+    with log.open("ab") as said:
         process = subprocess.Popen(
-            [*command, str(state)], stdin=subprocess.PIPE, stdout=log, stderr=log, text=True
+            command, stdin=subprocess.PIPE, stdout=said, stderr=said, text=True
         )
     assert process.stdin
     process.stdin.write(token)
     process.stdin.close()
-    try:
-        with skep.api() as api:
-            _until_online(api, nodes, process, skep.home.log / "fleet.log")
-            quotas = {"quotas": {GPU_MODEL: nodes * gpus}} if gpus else {"quotas": {}}
-            api.put("/virtual-clusters/default/quotas", json=quotas).raise_for_status()
-        yield process.pid
-    finally:
-        process.terminate()
-        process.wait(30)
+    return process
 
 
 def _join_token(skep: Stack, nodes: int) -> str:
@@ -61,16 +78,18 @@ def _join_token(skep: Stack, nodes: int) -> str:
         return str(answer.json()["token"])
 
 
-def _until_online(api: httpx.Client, nodes: int, process: subprocess.Popen[str], log: Path) -> None:
+def _until_online(
+    api: httpx.Client, nodes: int, processes: list[subprocess.Popen[str]], log: Path
+) -> None:
     online, deadline = 0, time.monotonic() + NEXT_WITHIN_S
     while True:
         before = online
         online = api.get("/cluster").raise_for_status().json()["nodes"].get("ONLINE", 0)
         if online >= nodes:
             return
-        if process.poll() is not None:
+        if any(process.poll() is not None for process in processes):
             end = log.read_text(errors="replace")[-1000:]
-            raise RuntimeError(f"The process of the agents ended at {online} of {nodes}: {end}")
+            raise RuntimeError(f"A process of the agents ended at {online} of {nodes}: {end}")
         if online > before:
             deadline = time.monotonic() + NEXT_WITHIN_S
         elif time.monotonic() > deadline:
@@ -82,23 +101,25 @@ def _until_online(api: httpx.Client, nodes: int, process: subprocess.Popen[str],
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("server")
-    parser.add_argument("nodes", type=int)
+    parser.add_argument("first", type=int)
+    parser.add_argument("end", type=int)
     parser.add_argument("gpus", type=int)
     parser.add_argument("state", type=Path)
     given = parser.parse_args()
     token = sys.stdin.read().strip()
-    asyncio.run(_run(given.server, token, given.nodes, given.gpus, given.state))
+    numbers = range(given.first, given.end)
+    asyncio.run(_run(given.server, token, numbers, given.gpus, given.state))
 
 
-async def _run(server: str, token: str, nodes: int, gpus: int, state: Path) -> None:
-    joining = asyncio.Semaphore(8)
+async def _run(server: str, token: str, numbers: range, gpus: int, state: Path) -> None:
+    joining = asyncio.Semaphore(JOINING_EACH)
 
     async def one(number: int) -> None:
         async with joining:
             config = await _join(server, token, f"mock-{number:04}", gpus, state)
         await run_agent(config)
 
-    await asyncio.gather(*(one(n) for n in range(nodes)))
+    await asyncio.gather(*(one(n) for n in numbers))
 
 
 async def _join(server: str, token: str, name: str, gpus: int, state: Path) -> AgentConfig:
