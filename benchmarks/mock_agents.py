@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
-from tests.support.stack import Stack
 
 from skep_agent.config import AgentConfig
 from skep_agent.join import JoinFailed, join
 from skep_agent.run import run_agent
 from skep_agent.statedir import StateDir
+
+if TYPE_CHECKING:  # which takes longer to import than all that an agent needs
+    from tests.support.stack import Stack
 
 GPU_MODEL = "Simulated-GPU"
 AGENTS_EACH = 250  # of a process, at most
@@ -106,6 +110,7 @@ def main() -> None:
     parser.add_argument("gpus", type=int)
     parser.add_argument("state", type=Path)
     given = parser.parse_args()
+    gc.disable()  # the agents of a machine are one: passes over hundreds of them are not theirs
     token = sys.stdin.read().strip()
     numbers = range(given.first, given.end)
     asyncio.run(_run(given.server, token, numbers, given.gpus, given.state))

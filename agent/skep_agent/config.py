@@ -9,6 +9,8 @@ import socket
 import struct
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -70,6 +72,12 @@ class AgentConfig:
             memory_mb=self.memory_mb or machine_memory_mb(),
             port_range=self.port_range,
         )
+
+
+@cache
+def agent_version() -> str:
+    """Return the version of this agent, for which a file is read and parsed."""
+    return version("skep")
 
 
 def machine_versions(gpus: dict[str, str]) -> dict[str, str]:

@@ -7,7 +7,6 @@ import platform
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from importlib.metadata import version
 from typing import Any, TypeVar
 
 import structlog
@@ -16,7 +15,7 @@ from websockets.exceptions import ConnectionClosed
 from skep_agent.accelerators.base import GpuProbe
 from skep_agent.accelerators.rdma import rdma_devices
 from skep_agent.accelerators.simulated import SimulatedGpus
-from skep_agent.config import AgentConfig, machine_versions, own_address
+from skep_agent.config import AgentConfig, agent_version, machine_versions, own_address
 from skep_agent.containers import RuntimeFailure
 from skep_agent.core import events as ev
 from skep_agent.core import instructions as do
@@ -188,7 +187,7 @@ class Agent:
 
     def hello(self) -> Hello:
         return Hello(
-            agent_version=version("skep"),
+            agent_version=agent_version(),
             instance_id=self._instance_id,
             inventory=self._present_inventory(),
             attempt_ids=self.logs.attempt_ids(),
