@@ -24,6 +24,12 @@ def paused() -> Iterator[None]:
             gc.enable()
 
 
+def spare() -> None:
+    """What is alive now is expected to live on, as after `set_aside`, without a pass now: what is
+    dead and refers to itself stays until the next `set_aside`."""
+    gc.freeze()
+
+
 def set_aside() -> None:
     """What is alive now is expected to live on: later passes leave it out. What was set aside
     before and is dead by now is freed."""

@@ -63,7 +63,7 @@ class Sum:
         self.top = max(self.top, percent)
         self.memory_mb = max(self.memory_mb, memory_mb)
         self.more = _plus(self.more, more)
-        self.measured = _counted(self.measured, tuple(int(value is not None) for value in more))
+        self.measured = _counted(self.measured, tuple([int(value is not None) for value in more]))
         if slot is not None:
             self.fine.setdefault(slot, Sum()).add(percent, memory_mb, more)
 
@@ -82,12 +82,12 @@ def _plus(one: More, other: More) -> More:
     if not one:
         return other
     return tuple(
-        b if a is None else a if b is None else a + b for a, b in zip(one, other, strict=True)
+        [b if a is None else a if b is None else a + b for a, b in zip(one, other, strict=True)]
     )
 
 
 def _counted(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(a + b for a, b in zip(one, other, strict=True)) if one else other
+    return tuple([a + b for a, b in zip(one, other, strict=True)]) if one else other
 
 
 @dataclass(slots=True)
@@ -179,13 +179,12 @@ class ClusterUse:
                     continue
                 holder = node.holders.get(gpu.uuid, "")
                 percent, memory = _percent(gpu.utilization, 100.0), _whole(gpu.memory_used_mb)
-                node.live_gpus[gpu.uuid] = _json(
-                    now, util=percent, mem=memory, power=_power(gpu.power_w)
-                )
+                power = _power(gpu.power_w)
+                node.live_gpus[gpu.uuid] = _gpu_json(now, percent, memory, power)
                 key = (node_id, gpu.uuid, holder, bucket)
                 young = bool(holder) and node.is_young(holder, now)
                 found = self._buckets.gpus.setdefault(key, Sum())
-                found.add(percent, memory, (_power(gpu.power_w),), slot if young else None)
+                found.add(percent, memory, (power,), slot if young else None)
             for task in samples.containers:
                 if task.attempt_id in node.attempts:
                     percent, memory = _percent(task.cpu_percent, 1e6), _whole(task.memory_mb)
@@ -232,6 +231,12 @@ def _keep_part(taken: dict[Any, Sum], kept: dict[Any, Sum], begun: int) -> None:
             kept[key] = Sum(more=(None,) * none, measured=(0,) * none, fine={begun - key[-1]: part})
             if not found.samples and not found.fine:
                 del taken[key]
+
+
+def _gpu_json(now: float, percent: float, memory_mb: int, power: float | None) -> str:
+    """Several times as fast as json.dumps, for each sample of each GPU; all numbers are finite."""
+    watts = "null" if power is None else power
+    return f'{{"t": {now:.1f}, "util": {percent}, "mem": {memory_mb}, "power": {watts}}}'
 
 
 def _json(now: float, **values: float | None) -> str:
