@@ -93,11 +93,14 @@ nodes_with_work = NodesWithWork(
 )
 
 
+NOTHING = NodeChecks().model_dump_json()
+
+
 def frame(node_id: UUID) -> str:
     """Return the round that a node shall run now (an empty id when there is none), and what it
     listens for."""
     if node_id not in nodes_with_work():
-        return NodeChecks().model_dump_json()
+        return NOTHING
     with transaction.atomic():
         rounds = _due().filter(node=node_id).select_related("node")
         own = rounds.select_for_update(of=("self",), no_key=True).first()

@@ -19,7 +19,7 @@ from skep_agent.protocol import INNER_MOUNTS, PEER_CHECKS, S3_MOUNTS, Heartbeat,
 from skep_platform.cluster import inventory as inventories
 from skep_platform.cluster.models import NODE, ControlPlane, Device, Node, NodeState
 from skep_platform.core import notifications, ports
-from skep_platform.core.bulk import Writes
+from skep_platform.core.bulk import Writes, fetch
 from skep_platform.core.errors import Conflict
 from skep_platform.core.events import event, record
 from skep_platform.core.models import Event
@@ -70,13 +70,66 @@ def open_session(node_id: UUID | str, instance_id: str, hello: Hello) -> Node:
         setattr(node, name, value)
     node.first_session = before == NodeState.JOINED
     if before != NodeState.ONLINE:
-        record("node", node.pk, "node.online", f"Node {node.name} is online.", was=before)
+        _online(node, before).save()
     if was_connected:
-        message = {"type": "node.replaced", "epoch": node.session_epoch}
-        notifications.notify(notifications.node_group(node.pk), message)
+        _end_older_sessions(node)
     if changed or before != NodeState.ONLINE:
         notify_changed()
     return node
+
+
+@transaction.atomic
+def reopen_sessions(asked: Mapping[UUID, Hello]) -> dict[UUID, Node]:
+    """Open the sessions of many nodes that connect again at once, as `open_session` does, by one
+    statement, and one more for events. Left out is every node of which more is to be looked at
+    than its row: one that was never connected, reports another inventory than the stored one, has
+    another agent that may be alive, was removed, or whose row is locked."""
+    hellos = asked.values()
+    params = [
+        list(asked),
+        [hello.instance_id for hello in hellos],
+        [hello.agent_version[:64] for hello in hellos],
+        [inventories.digest(hello.inventory) for hello in hellos],
+        [INNER_MOUNTS in hello.features for hello in hellos],
+        [S3_MOUNTS in hello.features for hello in hellos],
+        [PEER_CHECKS in hello.features for hello in hellos],
+        *(settings.SKEP_LEASE_S, lease().total_seconds()),
+    ]
+    opened: list[Any] = list(Node.objects.raw(REOPEN, params))
+    back = [node for node in opened if node.was != NodeState.ONLINE]
+    Event.objects.bulk_create(_online(node, node.was) for node in back)
+    for node in opened:
+        if node.was_connected:
+            _end_older_sessions(node)
+    if back:
+        notify_changed()
+    return {node.pk: node for node in opened}
+
+
+REOPEN = """
+WITH asked AS (
+  SELECT * FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::text[], %s::bool[], %s::bool[],
+                       %s::bool[])
+       a (id, instance_id, agent_version, digest, inner_mounts, s3_mounts, peer_checks)),
+mine AS (
+  SELECT n.id, n.state AS was, n.connected AS was_connected
+    FROM asked a JOIN cluster_node n ON n.id = a.id AND n.inventory_digest = a.digest
+   WHERE n.state IN ('ONLINE', 'UNREACHABLE', 'LOST')
+     AND (n.instance_id = a.instance_id OR NOT n.connected OR n.last_heartbeat_at IS NULL
+          OR n.last_heartbeat_at <= statement_timestamp() - make_interval(secs => %s))
+   ORDER BY n.id FOR NO KEY UPDATE OF n SKIP LOCKED)
+UPDATE cluster_node AS n
+   SET state = 'ONLINE', connected = true, instance_id = left(a.instance_id, 64),
+       agent_version = a.agent_version, inner_mounts = a.inner_mounts, s3_mounts = a.s3_mounts,
+       peer_checks = a.peer_checks, session_epoch = n.session_epoch + 1,
+       last_heartbeat_at = statement_timestamp(), updated_at = statement_timestamp(),
+       lease_expires_at = greatest(n.lease_expires_at,
+                                   statement_timestamp() + make_interval(secs => %s))
+  FROM mine JOIN asked a ON a.id = mine.id
+ WHERE n.id = mine.id
+RETURNING n.id, n.name, n.state, n.session_epoch, n.memory_id, n.desired_revision,
+          mine.was, mine.was_connected
+"""
 
 
 def record_journal(node_id: UUID | str, memory_id: str) -> None:
@@ -103,6 +156,39 @@ def heartbeat(node_id: UUID | str, session_epoch: int, reported: Heartbeat | Non
         raise _fenced()
     return row[0]
 
+
+def heartbeats(reported: Mapping[UUID, tuple[int, Heartbeat]]) -> dict[UUID, int]:
+    """Renew the leases of many nodes (node: epoch, what it reported) in one query; return their
+    desired revisions. Left out are nodes whose session is over, and those whose row is locked: they
+    hold up no other node."""
+    beats = [beat for _, beat in reported.values()]
+    values = [
+        list(reported),
+        [epoch for epoch, _ in reported.values()],
+        [_bounded(beat.disk_free_mb, MAX_INT) for beat in beats],
+        [_bounded(beat.disk_total_mb, MAX_INT) for beat in beats],
+        [_bounded(beat.log_bytes_waiting, MAX_BIGINT) for beat in beats],
+    ]
+    return dict(fetch(HEARTBEATS, [*values, lease().total_seconds()]))
+
+
+HEARTBEATS = """
+WITH mine AS (
+  SELECT n.id, b.free, b.total, b.waiting
+    FROM unnest(%s::uuid[], %s::bigint[], %s::int[], %s::int[], %s::bigint[])
+         b (id, epoch, free, total, waiting)
+    JOIN cluster_node n ON n.id = b.id AND n.session_epoch = b.epoch
+   WHERE n.connected AND n.state = 'ONLINE'
+   ORDER BY n.id FOR NO KEY UPDATE OF n SKIP LOCKED)
+UPDATE cluster_node AS n
+   SET last_heartbeat_at = statement_timestamp(),
+       lease_expires_at = statement_timestamp() + make_interval(secs => %s),
+       disk_free_mb = mine.free, disk_total_mb = mine.total,
+       log_bytes_waiting = coalesce(mine.waiting, 0)
+  FROM mine
+ WHERE n.id = mine.id
+RETURNING n.id, n.desired_revision
+"""
 
 HEARTBEAT = """
 UPDATE cluster_node
@@ -305,6 +391,16 @@ LOCKED = (
 
 def _fenced() -> Conflict:
     return Conflict("A newer session of this node took over.", code="session_fenced")
+
+
+def _end_older_sessions(node: Node) -> None:
+    """Notify the gateway of a node's older session, if it is still there, to end it."""
+    message = {"type": "node.replaced", "epoch": node.session_epoch}
+    notifications.notify(notifications.node_group(node.pk), message)
+
+
+def _online(node: Node, before: str) -> Event:
+    return event("node", node.pk, "node.online", f"Node {node.name} is online.", was=before)
 
 
 def _lost(node: Node) -> Event:

@@ -26,11 +26,12 @@ from skep_agent.protocol import (
     Welcome,
 )
 from skep_platform.cluster import services as cluster
-from skep_platform.cluster.models import Node
+from skep_platform.cluster.models import Node, NodeState
 from skep_platform.core import notifications
 from skep_platform.core.errors import SkepError
 from skep_platform.core.serving import client_address, gateway_url
 from skep_platform.gateway import concurrency
+from skep_platform.gateway.grouped import MAX_ATTEMPTS, Opened, groups, settle_memories
 from skep_platform.gateway.listener import listener
 from skep_platform.gateway.presence import presence
 from skep_platform.gateway.session import Session, flush, flusher, parse, refused
@@ -45,7 +46,6 @@ from skep_platform.gateway.socket import (
     Socket,
     agent_limits,
 )
-from skep_platform.jobs import services as jobs
 from skep_platform.jobs.containers import desired
 from skep_platform.telemetry import services as telemetry
 
@@ -53,9 +53,7 @@ log = structlog.get_logger(__name__)
 
 HELLO_S = 10.0
 WAIT_EVERY_S = 5.0
-AT_ONCE = 3  # sessions that are opened at a time: as many as `concurrency.control` has threads
-MAX_ATTEMPTS = 10_000  # named in a Hello
-MAX_HELD = 100_000
+AT_ONCE = 3  # sessions opened by themselves: as many as `concurrency.control` has threads
 # The agent gives up for good on two of them; whatever else is refused it tries again.
 CLOSE_CODES = {
     "agent_duplicate": CLOSE_DUPLICATE,
@@ -111,7 +109,7 @@ async def _authenticated(socket: Socket) -> Node:
     credential, node = socket.bearer(), None
     if credential:
         async with agent_limits.authenticating(client_address(socket.scope)):
-            node = await concurrency.credentials.run(cluster.authenticate_node, credential)
+            node = await groups().authenticated(credential)
     if node is None:
         message = "The credential is missing, unknown, or its node was removed; join again."
         raise Refusal("credential_invalid", message, CLOSE_UNAUTHORIZED)
@@ -136,12 +134,15 @@ async def _hello(socket: Socket) -> Hello:
     return hello
 
 
-async def _admitted(socket: Socket, node: Node, hello: Hello) -> tuple[Node, list[LogPosition]]:
+async def _admitted(socket: Socket, node: Node, hello: Hello) -> Opened:
     """Open the session in its turn: agents whose lease ends first come first. An agent that waits
     is sent `Wait`."""
     expires = node.lease_expires_at
 
-    async def in_turn() -> tuple[Node, list[LogPosition]]:
+    async def in_turn() -> Opened:
+        known = node.state != NodeState.JOINED
+        if known and (opened := await groups().reopen(node, hello)) is not None:
+            return opened
         async with admission().turn(expires.timestamp() if expires else 0.0):
             return await _opened(node, hello)
 
@@ -154,7 +155,7 @@ async def _admitted(socket: Socket, node: Node, hello: Hello) -> tuple[Node, lis
         opening.cancel()
 
 
-async def _opened(node: Node, hello: Hello) -> tuple[Node, list[LogPosition]]:
+async def _opened(node: Node, hello: Hello) -> Opened:
     try:
         return await concurrency.control.run(_open, node.pk, hello)
     except SkepError as error:
@@ -162,20 +163,11 @@ async def _opened(node: Node, hello: Hello) -> tuple[Node, list[LogPosition]]:
         raise Refusal(error.code, error.message, close, **error.details) from error
 
 
-def _open(node_id: UUID, hello: Hello) -> tuple[Node, list[LogPosition]]:
+def _open(node_id: UUID, hello: Hello) -> Opened:
     node = cluster.open_session(node_id, hello.instance_id, hello)
-    if hello.held is not None and not node.first_session:
-        _settle_memory(node, hello, hello.held)
+    if not node.first_session:
+        settle_memories({node: hello})
     return node, telemetry.log_positions(node_id, hello.attempt_ids[:MAX_ATTEMPTS])
-
-
-def _settle_memory(node: Node, hello: Hello, held: list[str]) -> None:
-    """Settle what the agent forgot, and then record its journal as known: if this is cut off in
-    between, the next Hello settles it."""
-    remembers = hello.memory_id != "" and node.memory_id == hello.memory_id[:64]
-    jobs.lose_forgotten(node.pk, held[:MAX_HELD], remembers=remembers)
-    if not remembers:
-        cluster.record_journal(node.pk, hello.memory_id)
 
 
 def _welcome(node: Node, positions: list[LogPosition], socket: Socket) -> Welcome:

@@ -110,5 +110,10 @@ async def retry_while_unavailable(
 
 def raise_unless_away(error: Exception) -> None:
     """Raise the error, unless it means that the database is away."""
-    if failures.as_refusal(error) is None or not failures.is_database_away(error):
+    if not is_away(error):
         raise error
+
+
+def is_away(error: Exception) -> bool:
+    """Return whether the error means that the database is away."""
+    return failures.as_refusal(error) is not None and failures.is_database_away(error)

@@ -1,5 +1,5 @@
-"""Work for many agents at once: one transaction stores the facts of many nodes, and a few queries
-read what many nodes shall run.
+"""Work for many agents at once: a few statements open the sessions of many nodes, one renews their
+leases, one transaction stores their facts, and a few queries read what they shall run.
 
 Each transaction costs the gateway and the database several milliseconds, for however many nodes
 it is. The first request after a silence is served at once. What comes while it is served waits, and
@@ -10,20 +10,27 @@ first. What comes then waits for the end of a pause. Nothing is answered before 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from operator import itemgetter
 from typing import Generic, TypeVar
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
+from redis import RedisError
+
 from skep_agent.frames import LogFrame
-from skep_agent.protocol import AttemptFact, LogAck
-from skep_platform.gateway import concurrency
-from skep_platform.gateway.concurrency import Threads, retry_while_unavailable
+from skep_agent.protocol import AttemptFact, Heartbeat, Hello, LogAck, LogPosition, NodeImages
+from skep_platform.cluster import services as cluster
+from skep_platform.cluster.models import Node
+from skep_platform.gateway import concurrency, relay
+from skep_platform.gateway.concurrency import Threads, is_away, retry_while_unavailable
+from skep_platform.images import prefetching
 from skep_platform.jobs import services as jobs
 from skep_platform.jobs.containers import desired
 from skep_platform.jobs.containers.desired import DesiredFrame
 from skep_platform.telemetry import services as telemetry
 
+K = TypeVar("K", bound=Hashable)
 P = TypeVar("P")
 R = TypeVar("R")
 PAUSE_S = 0.02  # from the end of a group to the next one
@@ -31,33 +38,45 @@ PAUSE_S = 0.02  # from the end of a group to the next one
 # LONGEST_PAUSE_S: then each group has more of them, and a gang that starts alone does not wait.
 PAUSE_FACTOR = 1.5
 LONGEST_PAUSE_S = 0.2
-LOGS_PAUSE_S = 0.1
+LONG_PAUSE_S = 0.1  # where nobody waits for the answer
 SLOW_S = 0.1  # so long a request waits for a group, before a second one begins beside it
 MOST_GROUPS = 2  # at a time
+MOST_BEATS = 512  # heartbeats in a group: one statement, which takes little more time with each
+MAX_ATTEMPTS = 10_000  # named in a Hello
+MAX_HELD = 100_000
 MOST_NODES = 64  # in a group: when all agents connect again, none waits for all the others
 
 
-class Grouped(Generic[P, R]):
-    """Calls `work` with what was asked for each of several nodes, in one of `threads`."""
+class Grouped(Generic[K, P, R]):
+    """Calls `work` with what was asked for each of several nodes, by a key of the node, in one of
+    `threads`. `patient`: however long the database is away."""
 
     def __init__(
-        self, threads: Threads, work: Callable[[Mapping[UUID, P]], R], pause_s: float = PAUSE_S
+        self,
+        threads: Threads,
+        work: Callable[[Mapping[K, P]], R],
+        pause_s: float = PAUSE_S,
+        *,
+        most_nodes: int = MOST_NODES,
+        patient: bool = True,
     ) -> None:
         self._threads = threads
         self._work = work
         self._pause_s = pause_s
-        self._waiting: list[tuple[UUID, P, asyncio.Future[R]]] = []
+        self._most_nodes = most_nodes
+        self._patient = patient
+        self._waiting: list[tuple[float, K, P, asyncio.Future[R]]] = []
         self._groups: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._pausing = 0  # groups that take what waits in a moment
 
-    async def run(self, node_id: UUID, asked: P) -> R:
-        """Return what `work` returned for the group of this node, however long the database is
-        away. Raises what `work` raises for this node alone. A caller that is cancelled does not
-        stop it."""
+    async def run(self, key: K, asked: P, rank: float = 0.0) -> R:
+        """Return what `work` returned for the group of this node. Raises what `work` raises for
+        this node alone. Of those that wait, the lowest ranks come first. A caller that is cancelled
+        while it waits is left out; later it does not stop the work."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[R] = loop.create_future()
-        self._waiting.append((node_id, asked, answer))
+        self._waiting.append((rank, key, asked, answer))
         if not self._groups:
             self._begin()
         else:
@@ -85,7 +104,8 @@ class Grouped(Generic[P, R]):
         first = True
         try:
             while self._waiting:
-                await self._serve_group(self._take())
+                if taken := self._take():
+                    await self._serve_group(taken)
                 if first and self._waiting:
                     first = False
                     continue
@@ -102,16 +122,19 @@ class Grouped(Generic[P, R]):
         finally:
             self._pausing -= 1
 
-    def _take(self) -> dict[UUID, tuple[P, asyncio.Future[R]]]:
+    def _take(self) -> dict[K, tuple[P, asyncio.Future[R]]]:
         """Take the waiting requests, of each node the first one: two sessions of a node are never
         in one group."""
-        taken: dict[UUID, tuple[P, asyncio.Future[R]]] = {}
+        taken: dict[K, tuple[P, asyncio.Future[R]]] = {}
         left = []
-        for node_id, asked, answer in self._waiting:
-            if node_id in taken or len(taken) >= MOST_NODES:
-                left.append((node_id, asked, answer))
+        for request in sorted(self._waiting, key=itemgetter(0)):  # in order where ranks are equal
+            _, key, asked, answer = request
+            if answer.done():  # the caller is gone
+                continue
+            if key in taken or len(taken) >= self._most_nodes:
+                left.append(request)
             else:
-                taken[node_id] = asked, answer
+                taken[key] = asked, answer
         self._waiting = left
         if self._timer is not None:
             self._timer.cancel()
@@ -120,16 +143,19 @@ class Grouped(Generic[P, R]):
             self._watch()
         return taken
 
-    async def _serve_group(self, group: Mapping[UUID, tuple[P, asyncio.Future[R]]]) -> None:
+    async def _serve_group(self, group: Mapping[K, tuple[P, asyncio.Future[R]]]) -> None:
         """Serve the nodes together; each alone where that fails, so that only the agent whose
-        request fails sees the error."""
-        asked = {node_id: one for node_id, (one, _) in group.items()}
+        request fails sees the error. An engine that is away fails for all of them."""
+        asked = {key: one for key, (one, _) in group.items()}
         try:
-            found = await retry_while_unavailable(self._threads, self._work, asked)
+            if self._patient:
+                found = await retry_while_unavailable(self._threads, self._work, asked)
+            else:
+                found = await self._threads.run(self._work, asked)
         except Exception as error:
-            if len(group) > 1:
-                for node_id, one in group.items():
-                    await self._serve_group({node_id: one})
+            if len(group) > 1 and not (is_away(error) or isinstance(error, RedisError)):
+                for key, one in group.items():
+                    await self._serve_group({key: one})
                 return
             for _, answer in group.values():
                 if not answer.done():
@@ -140,6 +166,9 @@ class Grouped(Generic[P, R]):
                 answer.set_result(found)
 
 
+Opened = tuple[Node, list[LogPosition]]
+Sessions = Mapping[UUID, Opened]
+Beat = tuple[int, Heartbeat]  # of which epoch
 Frames = Mapping[UUID, DesiredFrame | None]
 Acks = Mapping[UUID, list[LogAck]]
 
@@ -148,9 +177,50 @@ class Groups:
     """The groups of an event loop."""
 
     def __init__(self) -> None:
-        self._facts = Grouped[Sequence[AttemptFact], None](concurrency.facts, _store)
-        self._frames = Grouped[tuple[int, int | None], Frames](concurrency.control, _frames)
-        self._logs = Grouped[Sequence[LogFrame], Acks](concurrency.logs, _append, LOGS_PAUSE_S)
+        self._credentials = Grouped[str, None, Mapping[str, Node]](
+            concurrency.credentials, cluster.authenticate_nodes, patient=False
+        )
+        self._sessions = Grouped[UUID, Hello, Sessions](concurrency.control, _reopen, patient=False)
+        self._orders = Grouped[UUID, None, Mapping[UUID, list[bytes]]](
+            concurrency.control, relay.orders_of_nodes, patient=False
+        )
+        self._images = Grouped[UUID, NodeImages, None](concurrency.control, _store_images)
+        self._beats = Grouped[UUID, Beat, Mapping[UUID, int]](
+            concurrency.beats, _renew, LONG_PAUSE_S, most_nodes=MOST_BEATS, patient=False
+        )
+        self._facts = Grouped[UUID, Sequence[AttemptFact], None](concurrency.facts, _store)
+        self._frames = Grouped[UUID, tuple[int, int | None], Frames](concurrency.control, _frames)
+        self._logs = Grouped[UUID, Sequence[LogFrame], Acks](
+            concurrency.logs, _append, LONG_PAUSE_S
+        )
+
+    async def authenticated(self, credential: str) -> Node | None:
+        """Return the node that holds this credential, see `cluster.authenticate_node`."""
+        return (await self._credentials.run(credential, None)).get(credential)
+
+    async def reopen(self, node: Node, hello: Hello) -> Opened | None:
+        """Open a session of a node that was connected before, with its log positions: in groups,
+        those first whose lease ends first. None where it has to be opened by itself."""
+        expires = node.lease_expires_at
+        rank = expires.timestamp() if expires else 0.0
+        return (await self._sessions.run(node.pk, hello, rank)).get(node.pk)
+
+    async def orders(self, node_id: UUID) -> list[bytes]:
+        """Take what the node's agent is to dial, once."""
+        return (await self._orders.run(node_id, None)).get(node_id, [])
+
+    async def store_images(self, node_id: UUID, found: NodeImages) -> None:
+        """Store which images are on a node."""
+        await self._images.run(node_id, found)
+
+    async def heartbeat(self, node_id: UUID, epoch: int, reported: Heartbeat) -> int:
+        """Renew the lease of a node; return its desired revision. Raises Conflict
+        `session_fenced`, and the error of a database that is away."""
+        revisions = await self._beats.run(node_id, (epoch, reported))
+        if node_id in revisions:
+            return revisions[node_id]
+        # Its session is over, or its row is locked: no other node waits for that.
+        return await concurrency.beats.run(cluster.heartbeat, node_id, epoch, reported)
 
     async def store_facts(self, node_id: UUID, facts: Sequence[AttemptFact]) -> None:
         """Return when these facts of a node are committed."""
@@ -171,6 +241,35 @@ class Groups:
         if node_id not in found:
             raise desired.session_is_over()
         return found[node_id]
+
+
+def _reopen(hellos: Mapping[UUID, Hello]) -> Sessions:
+    nodes = cluster.reopen_sessions(hellos)
+    settle_memories({node: hellos[pk] for pk, node in nodes.items()})
+    asked = {pk: hellos[pk].attempt_ids[:MAX_ATTEMPTS] for pk in nodes}
+    positions = telemetry.log_positions_of_nodes(asked)
+    return {pk: (node, positions[pk]) for pk, node in nodes.items()}
+
+
+def settle_memories(hellos: Mapping[Node, Hello]) -> None:
+    """Settle what the agents forgot, and then record the journals as known: if this is cut off in
+    between, the next Hello settles it."""
+    held = {node: hello.held for node, hello in hellos.items() if hello.held is not None}
+    known = {n.pk for n in held if n.memory_id and n.memory_id == hellos[n].memory_id[:64]}
+    jobs.lose_forgotten_of_nodes(
+        {node.pk: (names[:MAX_HELD], node.pk in known) for node, names in held.items()}
+    )
+    for node in held:
+        if node.pk not in known:
+            cluster.record_journal(node.pk, hellos[node].memory_id)
+
+
+def _store_images(found: Mapping[UUID, NodeImages]) -> None:
+    prefetching.store_images({node_id: one.images for node_id, one in found.items()})
+
+
+def _renew(beats: Mapping[UUID, Beat]) -> Mapping[UUID, int]:
+    return cluster.heartbeats(beats)
 
 
 def _store(facts: Mapping[UUID, Sequence[AttemptFact]]) -> None:

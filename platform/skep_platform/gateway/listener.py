@@ -45,6 +45,7 @@ class Listener:
         self._pubsub: aioredis.client.PubSub | None = None
         self._task: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
+        self._changed: set[str] = set()  # channels of which the broker is to be told
 
     @asynccontextmanager
     async def subscribed(self, group: str, notify: OnNotification) -> AsyncIterator[None]:
@@ -79,15 +80,18 @@ class Listener:
             await self._update_broker(channel)
 
     async def _update_broker(self, channel: str) -> None:
-        """Subscribe to this channel, or end it; without a connection, the next one does so."""
+        """Subscribe to this channel, or end it, with all others that wait for their turn; without a
+        connection, the next one does so."""
+        self._changed.add(channel)
         async with self._lock:
-            if self._pubsub is None:
+            changed, self._changed = self._changed, set()
+            if self._pubsub is None or not changed:
                 return
             try:
-                if channel in self._subscribers:
-                    await self._pubsub.subscribe(channel)
-                else:
-                    await self._pubsub.unsubscribe(channel)
+                if wanted := changed & self._subscribers.keys():
+                    await self._pubsub.subscribe(*wanted)
+                if left := changed - self._subscribers.keys():
+                    await self._pubsub.unsubscribe(*left)
             except (redis.RedisError, OSError):
                 pass  # the reader of the same connection notices, and connects again
 

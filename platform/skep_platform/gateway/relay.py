@@ -18,11 +18,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
+from uuid import UUID
 from weakref import WeakKeyDictionary
 
 import redis
@@ -95,6 +96,16 @@ async def orders_of(node_id: object) -> list[bytes]:
     """Take what the node's agent is to dial, once."""
     found: Any = await valkey().lpop(_orders(node_id), ORDERS_AT_ONCE)
     return found or []
+
+
+def orders_of_nodes(node_ids: Collection[UUID]) -> dict[UUID, list[bytes]]:
+    """Take what the agents of these nodes are to dial, in one round trip, from a thread. Raises
+    RedisError and OSError."""
+    pipeline = notifications.valkey().pipeline(transaction=False)
+    for node_id in node_ids:
+        pipeline.lpop(_orders(node_id), ORDERS_AT_ONCE)
+    answers = pipeline.execute()
+    return {node_id: orders or [] for node_id, orders in zip(node_ids, answers, strict=True)}
 
 
 def _orders(node_id: object) -> str:

@@ -74,6 +74,7 @@ log = structlog.get_logger(__name__)
 MAX_FACTS = 2000  # waiting, after which the socket is not read
 MAX_REPORTS = 200  # of prefetches and of saves, likewise
 FAREWELL_S = 3.0  # for an agent to say that it knows that the server stops
+WORK = (prefetching, image_saves, checks)  # that nodes have beside tasks
 BIG_FRAME = 64 * 1024  # characters; parsing more would hold up every other connection
 
 
@@ -96,7 +97,7 @@ class Session:
         self._heartbeats: LatestValue[Heartbeat] = LatestValue()
         self._inventories: LatestValue[Inventory] = LatestValue()
         self._changes: LatestValue[None] = LatestValue()
-        self._orders: LatestValue[None] = LatestValue()
+        self._orders: LatestValue[bool] = LatestValue()  # whether those of all nodes are due
         self._images: LatestValue[NodeImages] = LatestValue()
         self._prefetches: BatchQueue[PrefetchReport] = BatchQueue(MAX_REPORTS)
         self._saves: BatchQueue[ImageSaveReport] = BatchQueue(MAX_REPORTS)
@@ -118,7 +119,7 @@ class Session:
         if message["type"] != "node.open_stream":
             self._changes.put(None)
         if message["type"] != "node.changed":  # also when notifications were missed
-            self._orders.put(None)
+            self._orders.put(message["type"] != "node.open_stream")
 
     def prepare_to_leave(self) -> None:
         """From now on the agent gets no answers: none may be older than what it is sent next."""
@@ -219,9 +220,9 @@ class Session:
                 raise Refusal("hello_again", "Hello is the first frame only.", CLOSE_PROTOCOL)
 
     async def _beat(self) -> None:
-        """Renew the lease, with one query for each heartbeat. A database that is away renews no
-        lease; the agent then fences itself by its own clock, and goes on if the database is back
-        before that."""
+        """Renew the lease, with one query for the heartbeats of many nodes. A database that is away
+        renews no lease; the agent then fences itself by its own clock, and goes on if the database
+        is back before that."""
         while True:
             try:
                 async with asyncio.timeout(settings.SKEP_LEASE_S):
@@ -230,9 +231,7 @@ class Session:
                 message = f"No heartbeat for {settings.SKEP_LEASE_S:g} s."
                 raise Refusal("heartbeat_missing", message, CLOSE_SILENT) from None
             try:
-                revision = await concurrency.beats.run(
-                    cluster.heartbeat, self.node_id, self.epoch, heartbeat
-                )
+                revision = await groups().heartbeat(self.node_id, self.epoch, heartbeat)
             except failures.DATABASE_ERRORS as error:
                 raise_unless_away(error)
                 rarely(log, "heartbeat", "heartbeat_not_stored", error=str(error)[:200])
@@ -248,9 +247,7 @@ class Session:
         await first_to_end(
             self._send_desired(),
             self._send_policies(sent),
-            self._send_work(prefetching),
-            self._send_work(image_saves),
-            self._send_work(checks),
+            self._send_work(),
         )
 
     async def _send_policies(self, sent: str) -> None:
@@ -276,9 +273,12 @@ class Session:
         """Send orders to open streams. One that is lost with the broker is asked for again by its
         client."""
         while True:
-            await self._orders.take()
+            together = await self._orders.take()
             try:
-                orders = await relay.orders_of(self.node_id)
+                if together:  # with those of all others that connect, or missed notifications
+                    orders = await groups().orders(self.node_id)
+                else:
+                    orders = await relay.orders_of(self.node_id)
             except (RedisError, OSError) as error:
                 log.warning("orders_not_read", error=type(error).__name__)
                 continue
@@ -312,29 +312,27 @@ class Session:
     async def _store_images(self) -> None:
         while True:
             found = await self._images.take()
-            await retry_while_unavailable(
-                concurrency.control, prefetching.store_images, self.node_id, found.images
-            )
+            await groups().store_images(self.node_id, found)
 
     async def _store(self, reports: BatchQueue[Any], apply: Callable[..., None]) -> None:
         while True:
             found = await reports.take()
             await retry_while_unavailable(concurrency.control, apply, self.node_id, found)
 
-    async def _send_work(self, work: ModuleType) -> None:
-        """Send what a module such as `prefetching` has for the node: first, and when it changed."""
-        sent: str | None = None
+    async def _send_work(self) -> None:
+        """Send what there is to do beside tasks, of each kind: first, and when it changed."""
+        sent: dict[ModuleType, str] = {}
         while True:
             await asyncio.sleep(FRESH_S)
-            nodes = work.nodes_with_work.fresh()  # mostly: spares a change of threads
-            if nodes is None:
-                nodes = await retry_while_unavailable(concurrency.control, work.nodes_with_work)
-            if self.node_id not in nodes and sent == "":
-                continue
-            frame = await retry_while_unavailable(concurrency.control, work.frame, self.node_id)
-            if frame != sent:
-                await self._socket.send(frame)
-            sent = frame if self.node_id in nodes else ""
+            for work in WORK:
+                frame = work.NOTHING
+                if self.node_id in await _nodes_with(work):
+                    frame = await retry_while_unavailable(
+                        concurrency.control, work.frame, self.node_id
+                    )
+                if frame != sent.get(work):
+                    await self._socket.send(frame)
+                    sent[work] = frame
 
     async def _end_when_replaced(self) -> None:
         await self._replaced.wait()
@@ -343,6 +341,12 @@ class Session:
 
     async def _end_when_left(self) -> None:
         await self._left.wait()
+
+
+async def _nodes_with(work: ModuleType) -> frozenset[UUID]:
+    if (nodes := work.nodes_with_work.fresh()) is not None:  # spares a change of threads
+        return nodes
+    return await retry_while_unavailable(concurrency.control, work.nodes_with_work)
 
 
 async def _network_policy() -> str:

@@ -170,10 +170,13 @@ nodes_with_work = NodesWithWork(lambda: _open().values_list("node_id", flat=True
 forget = nodes_with_work.forget
 
 
+NOTHING = Prefetches(images=[]).model_dump_json()
+
+
 def frame(node_id: UUID) -> str:
     """Return what a node shall pull, with the credentials for it. Four queries at most."""
     if node_id not in nodes_with_work():
-        return Prefetches(images=[]).model_dump_json()
+        return NOTHING
     rows = list(_open().filter(node=node_id).select_related("prefetch__vc"))
     asked = [row.prefetch for row in rows]
     owners = {one.created_by_id for one in asked if one.created_by_id}
@@ -219,27 +222,35 @@ def _columns(report: PrefetchReport) -> Mapping[str, object]:
 
 
 @transaction.atomic
-def store_images(node_id: UUID, reported: Sequence[CachedImage]) -> None:
-    """Replace what is known of the images on a node. Three queries."""
-    found = {
-        one.reference: min(max(one.size, 0), MAX_BYTES)
-        for one in reported[:MAX_CACHED_IMAGES]
-        if 0 < len(one.reference) <= 512 and one.reference.isprintable()
-    }
-    known = dict(NodeImage.objects.filter(node=node_id).values_list("reference", "size"))
-    gone = known.keys() - found.keys()
-    if gone:
-        NodeImage.objects.filter(node=node_id, reference__in=gone).delete()
-    NodeImage.objects.bulk_create(
-        [
+def store_images(reported: Mapping[UUID, Sequence[CachedImage]]) -> None:
+    """Replace what is known of the images on these nodes: one query, two where something changed
+    for any number of nodes, and one more for each node that has images no longer."""
+    known: dict[UUID, dict[str, int]] = {node_id: {} for node_id in reported}
+    rows = NodeImage.objects.filter(node__in=list(reported))
+    for node_id, reference, size in rows.values_list("node_id", "reference", "size"):
+        known[node_id][reference] = size
+    changed = []
+    for node_id, images in reported.items():
+        found = {
+            one.reference: min(max(one.size, 0), MAX_BYTES)
+            for one in images[:MAX_CACHED_IMAGES]
+            if 0 < len(one.reference) <= 512 and one.reference.isprintable()
+        }
+        if gone := known[node_id].keys() - found.keys():
+            NodeImage.objects.filter(node=node_id, reference__in=gone).delete()
+        changed += [
             NodeImage(node_id=node_id, reference=reference, size=size)
-            for reference, size in found.items()
-            if known.get(reference) != size
-        ],
-        update_conflicts=True,
-        unique_fields=["node", "reference"],
-        update_fields=["size"],
-    )
+            for reference, size in sorted(found.items())
+            if known[node_id].get(reference) != size
+        ]
+    changed.sort(key=lambda image: image.node_id)  # two of these at once cannot deadlock
+    if changed:
+        NodeImage.objects.bulk_create(
+            changed,
+            update_conflicts=True,
+            unique_fields=["node", "reference"],
+            update_fields=["size"],
+        )
 
 
 def tidy() -> None:

@@ -258,10 +258,13 @@ def _open() -> QuerySet[ImageSave]:
 nodes_with_work = NodesWithWork(lambda: _open().values_list("node_id", flat=True).distinct())
 
 
+NOTHING = ImageSaves(saves=[]).model_dump_json()
+
+
 def frame(node_id: UUID) -> str:
     """Return what a node shall save, with the credentials for it. Four queries at most."""
     if node_id not in nodes_with_work():
-        return ImageSaves(saves=[]).model_dump_json()
+        return NOTHING
     found = _open().filter(node=node_id, attempt__isnull=False).order_by("created_at", "pk")
     rows = [one for one in found.select_related("created_by", "job") if _is_permitted(one)]
     vcs = {one.vc_id for one in rows}

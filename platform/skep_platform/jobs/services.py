@@ -20,7 +20,7 @@ from skep_platform.jobs.lifecycle.repair import reconcile
 from skep_platform.jobs.lifecycle.reporting import (
     apply_facts,
     apply_facts_of_nodes,
-    lose_forgotten,
+    lose_forgotten_of_nodes,
 )
 from skep_platform.jobs.lifecycle.stopping import audited, retry_now, stop
 from skep_platform.jobs.models import Job
@@ -45,7 +45,7 @@ __all__ = [
     "clone",
     "convert",
     "end_retries",
-    "lose_forgotten",
+    "lose_forgotten_of_nodes",
     "move",
     "reconcile",
     "retry_now",

@@ -305,16 +305,24 @@ def _adds(stream: Stream, frames: list[LogFrame], known: Mapping[UUID, Stored]) 
     return any(frame.data or frame.offset != size for frame in frames)
 
 
-def positions(node_id: UUID, attempt_ids: Iterable[str]) -> list[LogPosition]:
-    """Return where to go on with the streams of those attempts that are on this node. Reads the
-    database: other processes may have stored more than this one remembers."""
-    names = {uuid: name for name in attempt_ids if (uuid := parse_id(name))}
-    found = _sizes.read([(attempt, node_id) for attempt in names]) if names else {}
-    return [
-        LogPosition(attempt_id=names[attempt], stream=stream, offset=size)
-        for attempt, stored in found.items()
-        for stream, size in stored.sizes.items()
-    ]
+def positions(asked: Mapping[UUID, Iterable[str]]) -> dict[UUID, list[LogPosition]]:
+    """Return, for each node, where to go on with the streams of those of its attempts that are on
+    it. Reads the database: other processes may have stored more than this one remembers. One
+    query, none where no attempt is asked for."""
+    names = {
+        (uuid, node_id): name
+        for node_id, attempt_ids in asked.items()
+        for name in attempt_ids
+        if (uuid := parse_id(name))
+    }
+    found: dict[UUID, list[LogPosition]] = {node_id: [] for node_id in asked}
+    for attempt, stored in (_sizes.read(names) if names else {}).items():
+        name = names[attempt, stored.node_id]
+        found[stored.node_id] += [
+            LogPosition(attempt_id=name, stream=stream, offset=size)
+            for stream, size in stored.sizes.items()
+        ]
+    return found
 
 
 def parse_id(text: str) -> UUID | None:

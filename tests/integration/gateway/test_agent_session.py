@@ -6,6 +6,7 @@ import json
 import time
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import OperationalError
@@ -127,14 +128,14 @@ class TestHeartbeat:
     def test_a_database_that_is_away_for_one_heartbeat_ends_nothing(self, port, monkeypatch):
         joined = Joined()
         away = [OperationalError("away")]
-        heartbeat = cluster.heartbeat
+        heartbeats = cluster.heartbeats
 
-        def flaky(*args: Any) -> int:
+        def flaky(*args: Any) -> dict[UUID, int]:
             if away:
                 raise away.pop()
-            return heartbeat(*args)
+            return heartbeats(*args)
 
-        monkeypatch.setattr(cluster, "heartbeat", flaky)
+        monkeypatch.setattr(cluster, "heartbeats", flaky)
         with joined.connect(port) as agent:
             agent.enter(joined.hello)
             agent.send('{"type": "heartbeat", "seq": 1}')

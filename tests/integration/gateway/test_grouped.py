@@ -1,12 +1,14 @@
-"""Facts of many agents are stored together, and none holds up or spoils those of another one."""
+"""Sessions, heartbeats and facts of many agents are stored together, and none holds up or spoils
+those of another one."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -14,7 +16,9 @@ from tests.support.gateway_agent import Agent, Joined
 from tests.support.gateway_rows import running_attempt
 from tests.support.gateway_server import wait_until
 
-from skep_agent.protocol import AttemptFact, ReportAck
+from skep_agent.protocol import AttemptFact, Heartbeat, HeartbeatAck, ReportAck, Welcome
+from skep_platform.cluster import services as cluster
+from skep_platform.cluster.models import Node
 from skep_platform.gateway import concurrency, grouped
 from skep_platform.gateway.grouped import Grouped
 from skep_platform.gateway.socket import CLOSE_INTERNAL
@@ -76,6 +80,60 @@ def report_all(agents: Collection[tuple[Joined, Agent]], attempts: Sequence[Task
     for (_, agent), attempt in zip(agents, attempts, strict=True):
         agent.report(exited(attempt))
         agent.beat()
+
+
+class Held:
+    """Runs `work`, and notes the nodes of each call. Calls that begin before `go_on` wait for
+    it."""
+
+    def __init__(self, work: Callable[[Mapping[UUID, Any]], Any]) -> None:
+        self.nodes: list[set[UUID]] = []
+        self.go_on = threading.Event()
+        self._work = work
+
+    def __call__(self, asked: Mapping[UUID, Any]) -> Any:
+        self.nodes.append(set(asked))
+        assert self.go_on.wait(60)
+        return self._work(asked)
+
+
+def waiting(kind: str) -> int:
+    """How many nodes wait for a group of this kind, in all servers of this process."""
+    return sum(len(getattr(found, kind)._waiting) for found in grouped._groups.values())
+
+
+def test_agents_that_connect_again_at_once_share_the_statements(port, monkeypatch):
+    monkeypatch.setattr(grouped, "SLOW_S", 60.0)
+    with ExitStack() as stack:
+        joined = [one for one, _ in connected(port, ("a", "b", "c", "d"), stack)]
+    opened = Held(cluster.reopen_sessions)
+    monkeypatch.setattr(cluster, "reopen_sessions", opened)
+    with ExitStack() as stack:
+        agents = [stack.enter_context(one.connect(port)) for one in joined]
+        for number, (one, agent) in enumerate(zip(joined, agents, strict=True)):
+            agent.send(one.hello)
+            wait_until(lambda n=number: waiting("_sessions") == n and opened.nodes, "it waits")
+        opened.go_on.set()
+        epochs = [agent.expect(Welcome).session_epoch for agent in agents]
+        first, *others = (one.node.pk for one in joined)
+        assert opened.nodes == [{first}, set(others)]
+        assert set(Node.objects.values_list("session_epoch", flat=True)) == set(epochs)
+
+
+def test_heartbeats_that_come_during_a_statement_share_the_next_one(port, monkeypatch):
+    monkeypatch.setattr(grouped, "SLOW_S", 60.0)
+    renewed = Held(cluster.heartbeats)
+    monkeypatch.setattr(cluster, "heartbeats", renewed)
+    with ExitStack() as stack:
+        agents = connected(port, ("a", "b", "c", "d"), stack)
+        for number, (_, agent) in enumerate(agents):
+            agent.send(Heartbeat(seq=1))
+            wait_until(lambda n=number: waiting("_beats") == n and renewed.nodes, "it waits")
+        renewed.go_on.set()
+        for _, agent in agents:
+            assert agent.expect(HeartbeatAck).seq == 1
+        first, *others = (joined.node.pk for joined, _ in agents)
+        assert renewed.nodes == [{first}, set(others)]
 
 
 def test_reports_that_come_during_a_commit_share_the_next_one(port, commits, monkeypatch):
@@ -140,7 +198,7 @@ def test_what_comes_during_the_first_group_after_a_silence_waits_for_no_pause():
         return len(asked)
 
     async def ask() -> list[int]:
-        grouped_work = Grouped[int, int](concurrency.facts, work, pause_s=3600.0)
+        grouped_work = Grouped[UUID, int, int](concurrency.facts, work, pause_s=3600.0)
         asked = [asyncio.create_task(grouped_work.run(first, 0))]
         await asyncio.to_thread(begun.wait, 60)
         asked += [asyncio.create_task(grouped_work.run(node, 0)) for node in (second, third)]

@@ -162,8 +162,7 @@ def test_who_sees_which_images_of_a_node(root, image, vc, alice):
     make_vc("other")
     services.create(root, "theirs", "theirs:1", virtual_clusters=["other"])
     reported = [CachedImage(reference=name, size=5) for name in ("torch:2.9", "theirs:1", "own:1")]
-    prefetching.store_images(node.pk, reported)
-    prefetching.store_images(other.pk, reported[:1])
+    prefetching.store_images({node.pk: reported, other.pk: reported[:1]})
 
     def names(user) -> list[tuple[str, str]]:
         rows = Api(user).get("/nodes/gpu-1/images").json()["results"]
@@ -179,10 +178,11 @@ def test_who_sees_which_images_of_a_node(root, image, vc, alice):
 
 def test_a_report_replaces_the_last_and_is_bounded():
     node = make_node("gpu-1")
-    prefetching.store_images(node.pk, [CachedImage(reference=f"x:{n}", size=n) for n in range(3)])
+    some = [CachedImage(reference=f"x:{n}", size=n) for n in range(3)]
+    prefetching.store_images({node.pk: some})
     hostile = [CachedImage(reference="y" * 600, size=1), CachedImage(reference="z\0", size=1)]
-    prefetching.store_images(node.pk, [CachedImage(reference="x:1", size=-7), *hostile])
+    prefetching.store_images({node.pk: [CachedImage(reference="x:1", size=-7), *hostile]})
     assert list(NodeImage.objects.values_list("reference", "size")) == [("x:1", 0)]
     many = [CachedImage(reference=f"many:{n}", size=2**70) for n in range(1500)]
-    prefetching.store_images(node.pk, many)
+    prefetching.store_images({node.pk: many})
     assert NodeImage.objects.count() == 1000

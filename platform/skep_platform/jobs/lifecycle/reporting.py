@@ -76,25 +76,31 @@ def lose(attempts: QuerySet[TaskAttempt], limit: int) -> int:
     return _change(attempts, limit, _lost, forgetful=nodes)
 
 
-def lose_forgotten(node_id: UUID, held: Collection[str], *, remembers: bool) -> int:
-    """Record as lost what a node was sent and has forgotten. `held` is what its agent reports at
-    Hello that it holds, or knows to be over: what is missing was forgotten with its state. It may
-    have been started, and is never started a second time. Its GPUs stay leased until the node has
-    looked at them. `remembers`: the agent's journal is the one that it had before, so that what it
-    was sent and does not hold has not begun. Return the number of attempts; one query when there
-    are none."""
-    on_node = TaskAttempt.objects.filter(node=node_id, released_at=None, state__in=_MAY_BEGIN)
-    known = {attempt.lower() for attempt in held}
-    missing = [
-        pk
-        for pk, started, sent in on_node.values_list("pk", "started_at", "sent_run_at")
-        if str(pk) not in known and (started or (sent and not remembers))
-    ]
-    if not missing:
-        return 0
-    log.warning("attempts_forgotten", node_id=str(node_id), attempts=len(missing))
-    with transaction.atomic():
-        return _give_up(on_node.filter(pk__in=missing), len(missing), _forgotten)
+def lose_forgotten_of_nodes(reported: Mapping[UUID, tuple[Collection[str], bool]]) -> int:
+    """Record as lost what nodes were sent and have forgotten: (held, remembers) of each.
+
+    `held` is what its agent reports at Hello that it holds, or knows to be over: what is missing
+    was forgotten with its state. It may have been started, and is never started a second time. Its
+    GPUs stay leased until the node has looked at them. `remembers`: the agent's journal is the one
+    that it had before, so that what it was sent and does not hold has not begun. Return the number
+    of attempts; one query when there are none."""
+    may_begin = TaskAttempt.objects.filter(released_at=None, state__in=_MAY_BEGIN)
+    known = {node_id: {name.lower() for name in held} for node_id, (held, _) in reported.items()}
+    missing: dict[UUID, list[UUID]] = {}
+    rows = may_begin.filter(node__in=list(reported)).order_by()
+    for node_id, pk, started, sent in rows.values_list(
+        "node_id", "pk", "started_at", "sent_run_at"
+    ):
+        _, remembers = reported[node_id]
+        if str(pk) not in known[node_id] and (started or (sent and not remembers)):
+            missing.setdefault(node_id, []).append(pk)
+    lost = 0
+    for node_id, attempts in sorted(missing.items()):
+        log.warning("attempts_forgotten", node_id=str(node_id), attempts=len(attempts))
+        with transaction.atomic():
+            forgotten = may_begin.filter(node=node_id, pk__in=attempts)
+            lost += _give_up(forgotten, len(attempts), _forgotten)
+    return lost
 
 
 def refuse(attempts: Mapping[UUID, tuple[str, str]]) -> int:
