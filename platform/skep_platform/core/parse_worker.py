@@ -35,6 +35,7 @@ GROWTH_MIB = 64
 HARD_S = 2
 CALLS = {
     "read": "skep_platform.jobs.submission.reading:read_call",
+    "read_all": "skep_platform.jobs.submission.reading:read_all_call",
     "locate": "skep_platform.jobs.submission.reading:locate_call",
     "rename": "skep_platform.jobs.submission.reading:rename_call",
     "revise": "skep_platform.jobs.submission.reading:revise_call",

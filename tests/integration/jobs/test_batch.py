@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from tests.support.jobs_world import job_file
 from tests.support.platform_api import Api, refusal
-from tests.support.platform_factories import make_vc
+from tests.support.platform_factories import make_user, make_vc
 
 from skep_platform.jobs.models import Job
 from skep_platform.tenancy.models import VcLimit
@@ -116,3 +116,29 @@ def test_a_further_job_takes_no_more_queries_than_a_submit_by_itself(api, vc):
     with CaptureQueriesContext(connection) as many:
         api.post("/jobs/batch", {"files": texts(vc, *(f"job-{n}" for n in range(10)))})
     assert len(many) <= 10 * len(alone)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_jobs_of_a_request_are_stored_with_one_statement_unless_one_of_them_cannot_be():
+    alice = make_user("alice")
+    vc, api = make_vc("vision", quotas={"A100": 16}, members=[alice]), Api(alice)
+
+    def inserts(*names: str) -> tuple[int, list[str]]:
+        with CaptureQueriesContext(connection) as captured:
+            answer = api.post("/jobs/batch", {"files": texts(vc, *names)}).json()
+        codes = [one["code"] for one in answer["results"]]
+        return sum('INSERT INTO "jobs_job"' in q["sql"] for q in captured), codes
+
+    assert inserts("a", "b", "c") == (1, ["", "", ""])
+    assert inserts("d", "b", "e") == (4, ["", "job_name_taken", ""])
+    assert sorted(Job.objects.values_list("name", flat=True)) == ["a", "b", "c", "d", "e"]
+    assert all(job.tasks.count() == job.tasks_total for job in Job.objects.all())
+
+
+def test_a_job_may_depend_on_one_before_it_in_the_request(api, alice, vc):
+    second = job_file(vc, name="second")
+    second.setdefault("extras", {}).setdefault("skep", {})["dependsOn"] = [{"job": "first"}]
+    files = [*texts(vc, "first"), json.dumps(second), *texts(vc, "third")]
+    answer = api.post("/jobs/batch", {"files": files}).json()
+    assert [one["code"] for one in answer["results"]] == ["", "", ""], answer
+    assert Job.objects.get(name="second").awaits_dependencies

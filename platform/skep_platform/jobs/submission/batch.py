@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
 from skep_platform.accounts.models import User
 from skep_platform.core.errors import SkepError, TooMany
-from skep_platform.jobs.submission.job_file import read, revised
-from skep_platform.jobs.submission.submitting import MAX_TOKEN, submit
+from skep_platform.jobs.models import Job
+from skep_platform.jobs.submission.job_file import ReadJob, examine_all, read, revised
+from skep_platform.jobs.submission.storing import Prepared, create_all
+from skep_platform.jobs.submission.submitting import (
+    MAX_TOKEN,
+    accepted,
+    prepared,
+    stored,
+    submitted_before,
+)
 
 MOST_JOBS = 1_000  # of one request
+AT_ONCE = 20  # read by one call and stored with one statement
 # A limit that the next jobs of the request would exceed as well.
 FOR_ALL = {"too_many_submits", "too_many_waiting_jobs", "too_many_jobs_of_user"}
 
@@ -52,18 +62,69 @@ def submit_all(
 def _submitted(
     user: User, files: Iterable[str], token: str, ignore_storage: bool
 ) -> Iterator[BatchResult]:
-    full: SkepError | None = None
-    for index, text in enumerate(files):
-        try:
-            if full is not None:
-                raise full
-            own = f"{token}{index}" if token else ""
-            job = submit(user, text, client_token=own, ignore_storage=ignore_storage)
-        except SkepError as error:
-            full = error if isinstance(error, TooMany) and error.code in FOR_ALL else full
-            yield BatchResult(index, None, "", error.code, str(error), error.details)
-        else:
-            yield BatchResult(index, job.pk, job.name)
+    files, first, full = iter(files), 0, None
+    while texts := list(islice(files, AT_ONCE)):
+        chunk = _Chunk(user, ignore_storage, full)
+        tokens = [f"{token}{index}" if token else "" for index in range(first, first + len(texts))]
+        found = chunk.submit(texts, tokens)
+        yield from (_result(index, one) for index, one in enumerate(found, first))
+        first, full = first + len(texts), chunk.full
+
+
+def _result(index: int, found: Job | SkepError) -> BatchResult:
+    if isinstance(found, SkepError):
+        return BatchResult(index, None, "", found.code, str(found), found.details)
+    return BatchResult(index, found.pk, found.name)
+
+
+class _Chunk:
+    """Job files that are read by one call and stored with one statement. `full`: the error of a
+    limit that is reached for all that follow."""
+
+    def __init__(self, user: User, ignore_storage: bool, full: SkepError | None) -> None:
+        self.full = full
+        self._user, self._ignore_storage = user, ignore_storage
+        self._found: list[Job | SkepError] = []
+        self._waiting: dict[int, Prepared] = {}  # by their place in what is found
+
+    def submit(self, texts: Sequence[str], tokens: Sequence[str]) -> list[Job | SkepError]:
+        """Return the job or the error of each."""
+        read = examine_all(texts, self._user.pk) if self.full is None else [self.full] * len(texts)
+        for spec, token in zip(read, tokens, strict=True):
+            try:
+                self._submit(spec, token)
+            except SkepError as error:
+                self._found.append(error)
+                if isinstance(error, TooMany) and error.code in FOR_ALL:
+                    self.full = error
+        self._store()
+        return self._found
+
+    def _submit(self, spec: ReadJob | SkepError, token: str) -> None:
+        if self.full is not None:
+            raise self.full
+        if isinstance(spec, SkepError):
+            raise spec
+        if token and (known := submitted_before(self._user, token, spec.text)):
+            self._found.append(known)
+            return
+        if spec.job.extras.skep.depends_on:  # perhaps on one of those before it
+            self._store()
+        vc, asked = accepted(self._user, spec, ignore_storage=self._ignore_storage)
+        new = prepared(self._user, vc, spec, asked, token)
+        self._waiting[len(self._found)] = new
+        self._found.append(new.job)
+
+    def _store(self) -> None:
+        """Store those that wait, each by itself where they cannot be stored at once."""
+        waiting, self._waiting = self._waiting, {}
+        if not waiting or create_all(list(waiting.values())):
+            return
+        for place, new in waiting.items():
+            try:
+                self._found[place] = stored(new)
+            except SkepError as error:
+                self._found[place] = error
 
 
 def sweep(

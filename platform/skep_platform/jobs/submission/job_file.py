@@ -9,7 +9,7 @@ from typing import Any
 import skep_jobfile
 from skep_jobfile import Issue, JobFile, Path, Problem
 from skep_platform.core.errors import SkepError
-from skep_platform.core.parse_pool import pool
+from skep_platform.core.parse_pool import InputTooCostly, pool
 
 
 class InvalidJobFile(SkepError):
@@ -73,6 +73,37 @@ def examine(text: str, user: object = None) -> ReadJob:
         if error.code == InvalidJobFile.code:
             raise InvalidJobFile(_problems(error.details["errors"])) from None
         raise
+    return _read_job(text, found)
+
+
+def examine_all(texts: Sequence[str], user: object = None) -> list[ReadJob | SkepError]:
+    """Return what `examine` returns or raises for each text, by one call of a worker. Where they
+    cost more together than one request may, each is read by itself."""
+    try:
+        answers = pool.call("read_all", user=user, texts=list(texts))
+    except InputTooCostly:
+        return [_examined(text, user) for text in texts]
+    return [_answered(text, answer) for text, answer in zip(texts, answers, strict=True)]
+
+
+def _examined(text: str, user: object) -> ReadJob | SkepError:
+    try:
+        return examine(text, user)
+    except SkepError as error:
+        return error
+
+
+def _answered(text: str, answer: dict[str, Any]) -> ReadJob | SkepError:
+    if "ok" not in answer:
+        return InvalidJobFile(_problems(answer["problems"]))
+    try:
+        return _read_job(text, answer["ok"])
+    except InvalidJobFile as error:
+        return error
+
+
+def _read_job(text: str, found: dict[str, Any]) -> ReadJob:
+    """Return what a worker read of a text. Raises InvalidJobFile."""
     errors = _problems(found["problems"])
     if found["data"] is None or "commands" not in found:
         raise InvalidJobFile(errors)

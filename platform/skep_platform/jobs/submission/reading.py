@@ -85,6 +85,17 @@ def read_call(text: str) -> dict[str, Any]:
     return answer
 
 
+def read_all_call(texts: list[str]) -> list[dict[str, Any]]:
+    """Read several job files as `read_call` does: `ok` of each, or its `problems`."""
+    found: list[dict[str, Any]] = []
+    for text in texts:
+        try:
+            found.append({"ok": read_call(text)})
+        except InvalidFile as error:
+            found.append({"problems": error.details["errors"]})
+    return found
+
+
 def locate_call(text: str, issues: list[list[Any]]) -> list[dict[str, Any]]:
     """Return these issues (code, message, path) with their places in the text."""
     found = [Issue(code, message, tuple(path)) for code, message, path in issues]

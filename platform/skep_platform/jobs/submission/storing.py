@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -152,30 +152,77 @@ def _ports(role: FileRole) -> dict[str, int]:
     return asked.ports if "ports" in asked.model_fields_set else {}
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A new job, not stored yet, and what is stored with it."""
+
+    job: Job
+    spec: ReadJob
+    with_it: Attachments
+    asked: AskedStorages
+
+
 def create(
     job: Job, spec: ReadJob, with_it: Attachments, asked: AskedStorages, *, clone_of: str = ""
 ) -> Job:
     """Store the row of a new job and all that belongs to it. Raises IntegrityError."""
-    about: dict[str, tracing.Value] = {"skep.job.id": str(job.pk), "skep.gpus": job.gpus}
-    about["skep.vc"] = job.vc.name
-    with tracing.span("job.submit", None, about) as span:
-        job.trace_parent, job.request_id = span.traceparent, caller.current().request_id[:64]
-        _store(job, spec, with_it, asked, clone_of)
+    with _submitting(job):
+        _store(Prepared(job, spec, with_it, asked), clone_of)
     log.info("job_submitted", job_id=str(job.pk), vc=job.vc.name, gpus=job.gpus)
     return job
 
 
-def _store(
-    job: Job, spec: ReadJob, with_it: Attachments, asked: AskedStorages, clone_of: str
-) -> None:
+def create_all(new: Sequence[Prepared]) -> bool:
+    """Store new jobs with one statement. Return False where nothing is stored: one of them cannot
+    be, or needs more than that statement."""
+    if not all(_is_alone(one, _lost_storages(one)) for one in new):
+        return False
+    rows = []
+    for one in new:
+        with _submitting(one.job):
+            images = admission.image_references(one.spec.job, one.job.vc)
+            rows.append(_rows(one.job, one.spec, images, "", None))
+    try:
+        with transaction.atomic():
+            _insert_and_notify(rows)
+    except IntegrityError:
+        return False
+    for one in new:
+        job = one.job
+        log.info("job_submitted", job_id=str(job.pk), vc=job.vc.name, gpus=job.gpus)
+    return True
+
+
+@contextmanager
+def _submitting(job: Job) -> Iterator[None]:
+    """Trace what is done inside as the submit of the job, which gets the ids of it."""
+    about: dict[str, tracing.Value] = {"skep.job.id": str(job.pk), "skep.gpus": job.gpus}
+    about["skep.vc"] = job.vc.name
+    with tracing.span("job.submit", None, about) as span:
+        job.trace_parent, job.request_id = span.traceparent, caller.current().request_id[:64]
+        yield
+
+
+def _lost_storages(new: Prepared) -> list[str]:
+    """Return why storages of a new job are not mounted."""
+    lost = [note.message for note in new.spec.notes if note.code == STORAGE]
+    return lost + [f"{issue.message} It is not mounted." for issue in new.asked.missing]
+
+
+def _is_alone(new: Prepared, lost: Sequence[str]) -> bool:
+    """Return whether the statement that inserts a job stores all of it. That one is a transaction
+    by itself: one around it would cost two more round trips."""
+    skep, job = new.spec.job.extras.skep, new.job
+    more = skep.token_scope or new.with_it.any or new.asked.found or job.awaits_dependencies
+    return not (more or lost or skep.apps or followers.is_follower(job.owner))
+
+
+def _store(new: Prepared, clone_of: str) -> None:
+    job, spec = new.job, new.spec
     images = admission.image_references(spec.job, job.vc)
     scope = spec.job.extras.skep.token_scope
-    lost = [note.message for note in spec.notes if note.code == STORAGE]
-    lost += [f"{issue.message} It is not mounted." for issue in asked.missing]
-    more = scope or with_it.any or asked.found or job.awaits_dependencies or lost
-    # The statement that inserts a job is a transaction by itself. One around it would cost two
-    # more round trips, and is needed where something else is stored.
-    alone = not more and not spec.job.extras.skep.apps and not followers.is_follower(job.owner)
+    lost = _lost_storages(new)
+    alone = _is_alone(new, lost)
     if alone and not connection.in_atomic_block:
         _together(job.vc_id).run(_rows(job, spec, images, clone_of, scope))
         return
@@ -183,7 +230,7 @@ def _store(
         followers.follow(job.owner, job)
         insert_jobs([_rows(job, spec, images, clone_of, scope)])
         if not alone:
-            _store_more(job, spec, with_it, asked, images, lost)
+            _store_more(job, spec, new.with_it, new.asked, images, lost)
         notifications.notify_queue()
 
 

@@ -36,6 +36,7 @@ from skep_platform.jobs.submission.job_file import (
 )
 from skep_platform.jobs.submission.storages import AskedStorages
 from skep_platform.jobs.submission.storing import (
+    Prepared,
     about_to_store,
     create,
     new_row,
@@ -72,48 +73,58 @@ def submit(user: User, text: str, *, client_token: str = "", ignore_storage: boo
     `image_not_found`, `unknown_archive`, `deadline_cannot_be_met`, …), Conflict `job_name_taken`
     and `client_token_reused`, TooMany with the code of a limit."""
     _check_token(client_token)
-    digest = digest_of(text)
-    if client_token and (known := _submitted(user, client_token, digest)):
+    if client_token and (known := submitted_before(user, client_token, text)):
         return known
     spec = examine(text, user.pk)
+    vc, asked = accepted(user, spec, ignore_storage=ignore_storage)
+    with about_to_store(vc):
+        return stored(prepared(user, vc, spec, asked, client_token))
+
+
+def accepted(
+    user: User, spec: ReadJob, *, ignore_storage: bool
+) -> tuple[VirtualCluster, AskedStorages]:
+    """Return the virtual cluster of a job that was read, and the storages that it mounts. Raises
+    what `submit` does."""
     if spec.errors:
         raise InvalidJobFile(_all_problems(spec, _issues(user, spec)[1]))
     ignore_storage = ignore_storage or spec.job.extras.skep.ignore_storages
     if not ignore_storage:
         _refuse_lost_storage(spec)
-    vc, asked = admitted(user, spec, ignore_storage=ignore_storage)
-    with about_to_store(vc):
-        return _stored(user, vc, spec, asked, client_token, digest)
+    return admitted(user, spec, ignore_storage=ignore_storage)
 
 
-def _stored(
-    user: User,
-    vc: VirtualCluster,
-    spec: ReadJob,
-    asked: AskedStorages,
-    client_token: str,
-    digest: str,
-) -> Job:
-    """Store a job that its virtual cluster admits. Raises what `submit` does."""
+def prepared(
+    user: User, vc: VirtualCluster, spec: ReadJob, asked: AskedStorages, client_token: str
+) -> Prepared:
+    """Return an accepted job, counted against the limits, with all that is stored of it. Raises
+    what `submit` does."""
     with_it, issue = attachments.of(user, spec)
     if issue:
         raise refusal(issue)
     job = new_row(user, vc, spec)
-    job.spec_digest, job.client_token = digest, client_token
+    job.spec_digest, job.client_token = digest_of(spec.text), client_token
     allowances.take(user, vc, spec.job.tasks)
     images = registry_check.look(user, vc, spec)
     for issue in images.refused:
         raise refusal(issue)
     spec.notes.extend(images.note_problems())
     admit_deadline(job, spec)
+    return Prepared(job, spec, with_it, asked)
+
+
+def stored(new: Prepared) -> Job:
+    """Store a prepared job. Raises what `submit` does."""
+    job = new.job
     try:
-        return create(job, spec, with_it, asked)
+        return create(job, new.spec, new.with_it, new.asked)
     except IntegrityError:
-        if client_token and (known := _submitted(user, client_token, digest)):
+        token = job.client_token
+        if token and (known := submitted_before(job.owner, token, new.spec.text)):
             return known
-        if not VirtualCluster.objects.filter(pk=vc.pk).exists():  # deleted a moment ago
-            raise refusal(admission.unknown_vc(user, spec.job)) from None
-        raise name_taken(spec.job.name) from None
+        if not VirtualCluster.objects.filter(pk=job.vc_id).exists():  # deleted a moment ago
+            raise refusal(admission.unknown_vc(job.owner, new.spec.job)) from None
+        raise name_taken(job.name) from None
 
 
 def _refuse_lost_storage(spec: ReadJob) -> None:
@@ -263,13 +274,15 @@ def _forecast(job: Job, spec: ReadJob) -> Reason | None:
     return queries.to_owner(ports.forecast_start.call(job, role_rows(job, spec, defaultdict(str))))
 
 
-def _submitted(user: User, client_token: str, digest: str) -> Job | None:
+def submitted_before(user: User, client_token: str, text: str) -> Job | None:
+    """Return the job that was submitted with this idempotency key. Raises Conflict
+    `client_token_reused`."""
     job = (
         Job.objects.filter(owner=user, client_token=client_token)
         .select_related("owner", "vc")
         .first()
     )
-    if job is not None and job.spec_digest != digest:
+    if job is not None and job.spec_digest != digest_of(text):
         message = "This idempotency key was used for another job file; take a new one."
         raise Conflict(message, code="client_token_reused", job_id=str(job.pk))
     return job
