@@ -19,9 +19,9 @@ LINGER_S = 0.004  # for those who are about to come
 
 
 class Together(Generic[T]):
-    """Calls `work` with the items of all threads that wait. Who comes while nobody works begins at
-    once, for all who wait then; who comes meanwhile waits for the next turn. So the more there is
-    to do, the more is done at once, and who is alone waits for nobody.
+    """Calls `work` with the items of all threads that wait. A thread that comes while no other one
+    works begins at once, for all that wait then; one that comes meanwhile waits for the next turn.
+    So the more there is to do, the more is done at once, and a thread that is alone never waits.
 
     When `work` raises one of `apart`, it has done nothing, and is called for each item by itself:
     an error is that of one item. Any other error is that of all items."""
@@ -35,7 +35,7 @@ class Together(Generic[T]):
         self._work, self._apart, self._most = work, apart, most
         self._lock = threading.Lock()
         self._waiting: list[_Call[T]] = []
-        self._began: float | None = None  # None: nobody works
+        self._began: float | None = None  # None: no thread works
         self._coming = 0
 
     @contextmanager

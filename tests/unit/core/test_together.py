@@ -101,7 +101,7 @@ def test_an_error_that_is_of_no_item_is_not_tried_again(threads):
     assert len(work.batches) == 2
 
 
-def test_work_that_hangs_holds_up_nobody_for_long(threads):
+def test_work_that_hangs_holds_up_no_other_for_long(threads):
     work = Work()
     group = Together(work, (Taken,))
     first = threads.submit(group.run, "first")
@@ -127,11 +127,11 @@ def test_who_works_next_waits_for_those_who_are_about_to_come(threads, monkeypat
     for one in [threads.submit(coming, item) for item in "abc"]:
         one.result(30)
     assert [sorted(batch) for batch in work.batches] == [["a", "b", "c"]]
-    with group.coming():  # but nobody waits for itself
+    with group.coming():  # but none waits for itself
         group.run("alone")
 
 
-def test_nobody_waits_for_who_does_not_come_after_all(threads, monkeypatch):
+def test_no_thread_waits_for_one_that_does_not_come_after_all(threads, monkeypatch):
     monkeypatch.setattr(together, "LINGER_S", 60.0)
     work = Work()
     work.go_on.set()
