@@ -110,7 +110,7 @@ class _Writer:
         if self._root.handlers != [self._handler] or logger.handlers:
             return structlog.stdlib.ProcessorFormatter.wrap_for_formatter(logger, method, line)
         if logger.isEnabledFor(structlog.stdlib.NAME_TO_LEVEL[method]):
-            self._handler.write(JSON(None, "", mask_secrets(None, "", line)))
+            self._handler.write(str(JSON(None, "", mask_secrets(None, "", line))))
         raise structlog.DropEvent
 
 
@@ -166,7 +166,7 @@ class _CurrentStderr(logging.StreamHandler[TextIO]):
     def __init__(self) -> None:
         logging.Handler.__init__(self)
 
-    def write(self, line: str | bytes) -> None:
+    def write(self, line: str) -> None:
         """Write a line of ours, one at a time."""
         with self.lock or nullcontext():
             self.stream.write(f"{line}\n")
