@@ -12,8 +12,7 @@ from typing import Any
 
 POINTS = (
     "planned",  # the plan is made, nothing is written
-    "attempts",  # in the transaction: attempts are written, leases are not
-    "leases",  # in the transaction: leases are written, the job is not
+    "locked",  # in the transaction: the job is locked and its gang has a network
     "job",  # in the transaction: all is written but the nodes' revisions
     "commit",  # all is written, before COMMIT
 )
@@ -26,10 +25,8 @@ def hold_at(point: str) -> None:
 
     if point == "planned":
         placing.place = _stop  # type: ignore[assignment]
-    elif point == "attempts":
-        placing.insert_rows = _stop_after(1, placing.insert_rows)
-    elif point == "leases":
-        placing.insert_rows = _stop_after(2, placing.insert_rows)
+    elif point == "locked":
+        _Rows.write = _stop  # type: ignore[method-assign]
     elif point == "job":
         placing.bump_revision = _stop
     elif point == "commit":
@@ -41,11 +38,6 @@ def hold_at(point: str) -> None:
 def _stop(*_: Any, **__: Any) -> Any:
     print("reached", flush=True)
     threading.Event().wait()
-
-
-def _stop_after(calls: int, step: Callable[..., Any]) -> Callable[..., Any]:
-    left = iter([step] * calls)
-    return lambda *args: next(left, _stop)(*args)
 
 
 def _then_stop(step: Callable[..., Any]) -> Callable[..., Any]:
