@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -252,7 +253,8 @@ def _ranks_as_planned(job: Job, placement: Placement, over: Mapping[UUID, Reason
     return owned != (job.vc_id in over)
 
 
-class _Task(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Task:
     """A task of a job, with what matters of its role."""
 
     id: int
@@ -266,8 +268,10 @@ class _Task(NamedTuple):
     ports: dict[str, int]
 
 
-TASK = ("id", "job_id", "index", "rank", "retries_used", "not_before")
-TASK += ("role_id", "role__name", "role__ports")
+TASK = (
+    *("id", "job_id", "index", "rank", "retries_used", "not_before"),
+    *("role_id", "role__name", "role__ports"),
+)
 Member = tuple[str, int]  # role, index
 Tasks = Mapping[str, dict[Member, _Task]]  # by job
 

@@ -49,11 +49,11 @@ def advance(jobs: Sequence[LockedJob], now: datetime, writes: Writes | None = No
         placed[pk].row = row
         for made in effects.events:
             made.notify = row.notifies(made.kind)
-    effects = {pk: effects for pk, (_, effects) in moved.items()}
+    asked = {pk: effects for pk, (_, effects) in moved.items()}
     if writes is not None:
-        return _write(changed, effects, now, writes)
+        return _write(changed, asked, now, writes)
     writes = Writes()
-    nodes = _write(changed, effects, now, writes)
+    nodes = _write(changed, asked, now, writes)
     writes.run()
     return nodes
 
