@@ -27,8 +27,9 @@ from skep_agent.protocol import Stream
 from skep_agent.runtimes.file_watches import FileWatches
 
 READ_BYTES = 256 * 1024
-# What is written this soon after the last read is read together with what follows.
-PAUSE_S = 0.02
+# What is written this soon after the last read is read together with what follows. To wake costs as
+# much as some hundred lines, and many containers wake in turn.
+PAUSE_S = 0.1
 # Look whether the container has ended: this soon after the engine closed the file, then less and
 # less often; and in any case.
 LOOK_S, LOOK_AGAIN_S = 0.02, 60.0
