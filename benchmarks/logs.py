@@ -5,7 +5,7 @@ chunks on disk with their rows.
   a million lines by process. The containers start first and write as fast as they can from a second
   agreed beforehand, which is where the time begins; it ends when the last byte is stored.
 - Beside it, of the same containers without Skep, with the log driver as tasks have it: what the
-  engine takes down when nobody reads (no more can come out of it), and `docker logs --follow`.
+  engine takes down when it has no reader (no more can come out of it), and `docker logs --follow`.
 - From one node over a link of 50 ms in each direction (a proxy that delays bytes, not rates), from
   a mock container: MB/s from the submit of the job, beside the goal of 1 MB/s.
 """
