@@ -6,26 +6,24 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Protocol
 from uuid import UUID
 
-import structlog
 from django.conf import settings
-from django.db import OperationalError, connection, transaction
 from django.utils import timezone
 
 from skep_jobfile.plain import plain, plain_data
 from skep_platform.audit.actions import ACTIONS
 from skep_platform.audit.models import AuditEntry, Outcome, first_id_at, time_of
 from skep_platform.core import caller
-from skep_platform.core.bulk import new
+from skep_platform.core.bulk import fetch, new
+from skep_platform.core.database import months
 from skep_platform.core.logs import MASK, SECRET_NAME, SECRET_TEXT
 from skep_platform.core.models import uuid7
 
-log = structlog.get_logger(__name__)
 MAX_VALUE_BYTES = 16 * 1024  # of `before`, `after` and `facts` each, as JSON
-MONTHS_AHEAD = 2
-LOCK_TIMEOUT = "2s"
+TABLE, DEFAULT = "audit_entry", "audit_entry_default"
 # Names of fields that hold secrets, beside those that the logs mask: "ssh_key", "privateKey".
 KEY_NAME = re.compile(
     r"(?:^|[_\W])(?:keys?|private|passphrase)(?:$|[_\W])|[a-z]Keys?(?![a-z])", re.ASCII
@@ -183,63 +181,30 @@ def _json(value: Any) -> Any:
 
 def add_months() -> int:
     """Create the partitions of this month and the next ones. Returns how many were missing."""
-    first = timezone.now().astimezone(UTC).replace(day=1, hour=0)
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
-        cursor.execute(
-            "SELECT count(*) FILTER (WHERE audit_add_month(%s::timestamptz + make_interval("
-            "months => n, days => 9))) FROM generate_series(0, %s) n",
-            [first, MONTHS_AHEAD],
-        )
-        return int(cursor.fetchone()[0])
+    return months.add(TABLE, timezone.now(), months.MONTHS_AHEAD, "SELECT audit_add_month(%(at)s)")
 
 
 def drop_old_months() -> list[str]:
     """Drop the partitions whose entries are all older than `SKEP_AUDIT_RETENTION_DAYS` (0: none).
-    Returns their names. This needs short exclusive locks; when the table is busy for longer than
-    LOCK_TIMEOUT, the next run does it."""
+    Returns their names. This needs short exclusive locks; when the table is busy, the next run does
+    it."""
     days = settings.SKEP_AUDIT_RETENTION_DAYS
     if days <= 0:
         return []
     cutoff = timezone.now() - timedelta(days=days)
-    old = {name: f"DROP TABLE {name}" for name, end in _months().items() if end <= cutoff}
+    old = [part.name for part in months.parts(TABLE) if part.until <= cutoff]
     newest = _newest_outside_months()
     if newest is not None and newest < first_id_at(cutoff):
-        old["audit_entry_default"] = "DROP TABLE audit_entry_default; SELECT audit_add_default()"
-    return [name for name, statements in old.items() if _dropped(name, statements)]
-
-
-def _months() -> dict[str, datetime]:
-    """Return the end of the month of each partition, by its name."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid "
-            "WHERE i.inhparent = 'audit_entry'::regclass"
-        )
-        names = sorted(name for (name,) in cursor.fetchall() if name != "audit_entry_default")
-    months = {}
-    for name in names:
-        year, month = (int(part) for part in name.removeprefix("audit_entry_").split("_"))
-        months[name] = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
-    return months
+        old.append(DEFAULT)
+    return [name for name in old if months.drop(TABLE, name, then=partial(_record_drop, name))]
 
 
 def _newest_outside_months() -> UUID | None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT id FROM audit_entry_default ORDER BY id DESC LIMIT 1")
-        row = cursor.fetchone()
-    return row[0] if row else None
+    found = fetch("SELECT id FROM audit_entry_default ORDER BY id DESC LIMIT 1")
+    return found[0][0] if found else None
 
 
-def _dropped(name: str, statements: str) -> bool:
-    try:
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
-            for one in statements.split("; "):
-                cursor.execute(one)
-            record("audit.drop", "audit", name, name)
-    except OperationalError as error:
-        log.warning("audit_not_dropped", partition=name, error=str(error)[:200])
-        return False
-    log.info("audit_dropped", partition=name)
-    return True
+def _record_drop(name: str) -> None:
+    if name == DEFAULT:
+        fetch("SELECT audit_add_default()")
+    record("audit.drop", "audit", name, name)

@@ -19,6 +19,7 @@ from skep_platform.audit import services, tasks
 from skep_platform.audit.actions import ACTIONS, named
 from skep_platform.audit.models import AuditEntry, first_id_at, time_of
 from skep_platform.core import caller
+from skep_platform.core.database import months
 from skep_platform.core.models import uuid7
 
 pytestmark = pytest.mark.django_db
@@ -36,7 +37,7 @@ def execute(statements: str) -> None:
 
 
 def partitions() -> set[str]:
-    return {*services._months()}
+    return {part.name for part in months.parts("audit_entry")}
 
 
 def test_an_entry_says_who_did_what_to_whom_from_where_and_by_which_token():
