@@ -94,17 +94,28 @@ class TableFacts:
     analyzed_at: datetime | None
 
 
+# Of a partitioned table itself nothing is counted but by its partitions.
 TABLES = """
-SELECT s.relname, pg_total_relation_size(s.relid), s.n_live_tup, s.n_dead_tup,
-       greatest(s.last_vacuum, s.last_autovacuum), greatest(s.last_analyze, s.last_autoanalyze)
+SELECT {name}, sum(pg_total_relation_size(s.relid))::bigint, sum(s.n_live_tup)::bigint,
+       sum(s.n_dead_tup)::bigint, max(greatest(s.last_vacuum, s.last_autovacuum)),
+       max(greatest(s.last_analyze, s.last_autoanalyze))
   FROM pg_stat_user_tables s
- ORDER BY 2 DESC
+  LEFT JOIN pg_class whole ON whole.oid = pg_partition_root(s.relid)
+ GROUP BY 1 ORDER BY 2 DESC
 """
+WHOLE = TABLES.format(name="coalesce(whole.relname, s.relname)")
+PARTITIONS = TABLES.format(name="s.relname")
 
 
 def tables() -> list[TableFacts]:
-    """Return the tables, the largest first. Raises DatabaseError."""
-    return [TableFacts(*row) for row in fetch(TABLES)]
+    """Return the tables, the largest first; partitions are summed up. Raises DatabaseError."""
+    return [TableFacts(*row) for row in fetch(WHOLE)]
+
+
+def vacuumed_tables() -> list[TableFacts]:
+    """Return what is vacuumed by itself: tables and partitions, the largest first. Raises
+    DatabaseError."""
+    return [TableFacts(*row) for row in fetch(PARTITIONS)]
 
 
 INVALID_INDEXES = """
@@ -128,15 +139,21 @@ class IndexFacts:
 
 
 # Not those that keep rows unique, or apart: they are needed without being read. Only where
-# PostgreSQL has counted for long enough; what a replica reads is counted there.
+# PostgreSQL has counted for long enough; what a replica reads is counted there. One of a
+# partitioned table is used if that of any month is: old and new ones may not be read for long.
 UNUSED_INDEXES = """
-SELECT s.indexrelname, s.relname, pg_relation_size(s.indexrelid)
+SELECT coalesce(whole.relname, s.indexrelname),
+       coalesce((SELECT t.relname FROM pg_index i JOIN pg_class t ON t.oid = i.indrelid
+                  WHERE i.indexrelid = whole.oid), min(s.relname)),
+       sum(pg_relation_size(s.indexrelid))::bigint
   FROM pg_stat_user_indexes s
   JOIN pg_index i ON i.indexrelid = s.indexrelid
   JOIN pg_stat_database d ON d.datname = current_database()
- WHERE s.idx_scan = 0 AND i.indisvalid AND NOT (i.indisunique OR i.indisexclusion)
-   AND pg_relation_size(s.indexrelid) >= %s
+  LEFT JOIN pg_class whole ON whole.oid = pg_partition_root(s.indexrelid)
+ WHERE i.indisvalid AND NOT (i.indisunique OR i.indisexclusion)
    AND coalesce(d.stats_reset, pg_postmaster_start_time()) < now() - %s
+ GROUP BY 1, whole.oid
+HAVING sum(s.idx_scan) = 0 AND sum(pg_relation_size(s.indexrelid)) >= %s
  ORDER BY 3 DESC
 """
 
@@ -144,12 +161,12 @@ SELECT s.indexrelname, s.relname, pg_relation_size(s.indexrelid)
 def unused_indexes(least_bytes: int, counted_for: timedelta) -> list[IndexFacts]:
     """Return the indexes of at least that size that no query has read for so long, the largest
     first."""
-    return [IndexFacts(*row) for row in fetch(UNUSED_INDEXES, [least_bytes, counted_for])]
+    return [IndexFacts(*row) for row in fetch(UNUSED_INDEXES, [counted_for, least_bytes])]
 
 
 # A page of a B-tree holds entries of 8 bytes, a pointer of 4 and the key, whose width ANALYZE
 # knows, to nine tenths; deduplication only makes an index smaller. What is beyond that is empty, or
-# points to rows that are gone.
+# points to rows that are gone. Not those of months: they are emptied, and then dropped.
 BLOATED_INDEXES = """
 SELECT name, owner, bytes, bytes - needed FROM (
   SELECT c.relname AS name, t.relname AS owner, pg_relation_size(c.oid) AS bytes,
@@ -164,7 +181,7 @@ SELECT name, owner, bytes, bytes - needed FROM (
     JOIN pg_class t ON t.oid = i.indrelid
     JOIN pg_namespace n ON n.oid = c.relnamespace
     JOIN pg_am m ON m.oid = c.relam
-   WHERE m.amname = 'btree' AND c.reltuples >= 0 AND i.indisvalid
+   WHERE m.amname = 'btree' AND c.reltuples >= 0 AND i.indisvalid AND NOT c.relispartition
      AND n.nspname NOT LIKE 'pg\\_%%' AND n.nspname <> 'information_schema'
      AND pg_relation_size(c.oid) >= %s
 ) estimated WHERE bytes - needed > %s * bytes ORDER BY 4 DESC

@@ -81,7 +81,7 @@ def check_tables() -> Iterator[Finding]:
     tables = readings.tables()
     largest = ", ".join(f"{t.name} {t.bytes >> 20} MiB" for t in tables[:3])
     yield ok(f"{len(tables)} tables; the largest: {largest}.")
-    late = [table for table in tables if _vacuum_is_late(table)]
+    late = [table for table in readings.vacuumed_tables() if _vacuum_is_late(table)]
     if late:
         named = names(f"{t.name} ({t.dead_rows:,} dead of {t.rows + t.dead_rows:,})" for t in late)
         action = (
