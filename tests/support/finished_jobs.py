@@ -13,7 +13,15 @@ from skep_platform.core.events import record
 from skep_platform.core.models import uuid7
 from skep_platform.jobs.archive import ArchivedJob
 from skep_platform.jobs.models import Job, JobAttempt, JobShare, Lease, RankChange, TaskAttempt
-from skep_platform.telemetry.models import GpuRollup, JobUse, MetricLog, TaskRollup, UserMetric
+from skep_platform.telemetry.models import (
+    GpuHistory,
+    GpuRollup,
+    JobUse,
+    MetricLog,
+    TaskHistory,
+    TaskRollup,
+    UserMetric,
+)
 from skep_platform.usage.models import UsageDay
 
 
@@ -104,6 +112,27 @@ def sampled(attempt: TaskAttempt) -> None:
         seconds=3600,
         samples=100,
         cpu_percent_sum=100,
+        cpu_percent_max=2,
+        memory_mb_max=900,
+    )
+    day = at.replace(hour=0)
+    GpuHistory.objects.create(
+        device_id=attempt.gpu_uuids[0],
+        attempt=attempt,
+        at=day,
+        seconds=86400,
+        samples=1000,
+        utilization_sum=30_000,
+        utilization_max=90,
+        memory_used_mb_max=1000,
+        power_samples=0,
+    )
+    TaskHistory.objects.create(
+        attempt=attempt,
+        at=day,
+        seconds=86400,
+        samples=1000,
+        cpu_percent_sum=1000,
         cpu_percent_max=2,
         memory_mb_max=900,
     )

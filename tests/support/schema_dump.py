@@ -11,8 +11,8 @@ from psycopg.sql import SQL, Identifier
 
 from skep_platform.onebox import engines
 
-# Of the audit log: which months there are depends on the day.
-MONTHS = "audit_entry_[0-9]*"
+# Of partitioned tables: which months there are depends on the day.
+MONTHS = "*_[0-9][0-9][0-9][0-9]_[0-9][0-9]"
 # Commands of psql, settings of its session, and what only an owner of the extension may say.
 LEFT_OUT = re.compile(
     r"^(\\.*|--|-- (Name|Data for Name|PostgreSQL|Dumped|TOC).*|SET \w+ = .*;"

@@ -61,7 +61,7 @@ from skep_platform.scheduling.models import (
     ReservedStart,
 )
 from skep_platform.telemetry import downsampling
-from skep_platform.telemetry.models import JobUse, MetricLog, TaskRollup, UserMetric
+from skep_platform.telemetry.models import JobUse, MetricLog, TaskHistory, TaskRollup, UserMetric
 from skep_platform.usage import counting
 from skep_platform.usage.models import JobUsage
 
@@ -79,6 +79,7 @@ USE = (*("gpu_hours", "gpu_utilization", "gpu_memory_peak_mb", "cpu_percent", "m
 # rows that are found by the job. Those that refer to others come before them.
 OF_ATTEMPTS: tuple[tuple[type[Model], str], ...] = (
     (TaskRollup, "attempt"),
+    (TaskHistory, "attempt"),
     (Lease, "attempt"),
     (PortLease, "attempt"),
 )

@@ -19,6 +19,7 @@ from skep_platform.core.bulk import fetch
 from skep_platform.core.errors import NotFound
 from skep_platform.jobs.models import Job, TaskAttempt, TaskRole
 from skep_platform.telemetry import calibration
+from skep_platform.telemetry.downsampling import GPU_ROWS, TASK_ROWS, first_row, last_row
 from skep_platform.telemetry.models import JobUse
 
 BATCH = 50  # jobs per round
@@ -121,8 +122,11 @@ UPDATE jobs_jobattempt ja SET warmup_s = greatest(found.first - extract(epoch FR
    AND ja.started_at IS NOT NULL AND found.first IS NOT NULL
 """
 
+OF_ATTEMPT = f"""r.at >= {first_row("a.created_at")}
+                       AND r.at < {last_row("coalesce(a.released_at, now())")}"""
+
 # By role: percent, samples and peak over all attempts, then GPUs of the newest job attempt.
-GPUS = """
+GPUS = f"""
 SELECT role_id, sum(total) / sum(samples), sum(samples), max(memory),
        count(*) FILTER (WHERE newest),
        count(*) FILTER (WHERE newest AND total / samples < %s)
@@ -130,24 +134,24 @@ SELECT role_id, sum(total) / sum(samples), sum(samples), max(memory),
                sum(r.samples) AS samples, max(r.memory_used_mb_max) AS memory
           FROM jobs_job j
           JOIN jobs_taskattempt a ON a.job_id = j.id
-          JOIN telemetry_gpurollup r ON r.attempt_id = a.id
+          JOIN {GPU_ROWS} r ON r.attempt_id = a.id AND {OF_ATTEMPT}
          WHERE j.id = ANY(%s)
          GROUP BY a.id, j.attempt, r.device_id
         HAVING sum(r.samples) > 0) AS gpus
  GROUP BY 1
-"""
+"""  # noqa: S608 no values
 
 # The peak is the kernel's where the node reported it: samples may have missed it.
-TASKS = """
+TASKS = f"""
 SELECT role_id, sum(total) / nullif(sum(samples), 0), coalesce(sum(samples), 0), max(memory)
   FROM (SELECT a.role_id, sum(r.cpu_percent_sum) AS total, sum(r.samples) AS samples,
                greatest(max(r.memory_mb_max), a.memory_peak_mb) AS memory
           FROM jobs_taskattempt a
-          LEFT JOIN telemetry_taskrollup r ON r.attempt_id = a.id
+          LEFT JOIN {TASK_ROWS} r ON r.attempt_id = a.id AND {OF_ATTEMPT}
          WHERE a.job_id = ANY(%s)
          GROUP BY a.id) AS tasks
  GROUP BY 1
-"""
+"""  # noqa: S608 no values
 
 
 def _gpu_hours(jobs: list[UUID]) -> dict[UUID, float]:

@@ -81,7 +81,7 @@ GPUS = f"""
 SELECT attempt_id, device_id, floor(extract(epoch FROM at) / %(step)s) * %(step)s,
        sum(utilization_sum) / nullif(sum(samples), 0), max(memory_used_mb_max),
        sum(power_w_sum) / sum({_POWER_SAMPLES}) FILTER (WHERE power_w_sum IS NOT NULL)
-  FROM telemetry_gpurollup
+  FROM {downsampling.GPU_ROWS} r
  WHERE attempt_id = ANY(%(attempts)s) AND at >= %(since)s AND at < %(until)s
  GROUP BY 1, 2, 3 ORDER BY 3
 """  # noqa: S608
@@ -91,7 +91,7 @@ SELECT attempt_id, floor(extract(epoch FROM at) / %(step)s) * %(step)s,
        sum(cpu_percent_sum) / nullif(sum(samples), 0), max(memory_mb_max),
        {_rate("network_rx_bytes", 1)}, {_rate("network_tx_bytes", 2)},
        {_rate("disk_read_bytes", 3)}, {_rate("disk_written_bytes", 4)}
-  FROM telemetry_taskrollup
+  FROM {downsampling.TASK_ROWS} r
  WHERE attempt_id = ANY(%(attempts)s) AND at >= %(since)s AND at < %(until)s
  GROUP BY 1, 2 ORDER BY 2
 """  # noqa: S608

@@ -39,10 +39,15 @@ class LogChunk(models.Model):
 
 
 class GpuRollup(models.Model):
-    """Use of one GPU over `seconds` from `at`; `attempt` held it then, if any."""
+    """Use of one GPU over `seconds` from `at`; `attempt` held it then, if any.
 
-    device = models.ForeignKey("cluster.Device", models.CASCADE, related_name="+")
-    attempt = models.ForeignKey("jobs.TaskAttempt", models.CASCADE, null=True, related_name="+")
+    The table has the rows by the minute and is partitioned by months of `at`. Rows have no index by
+    `id`; those of `device` and `attempt` are parts of others."""
+
+    device = models.ForeignKey("cluster.Device", models.CASCADE, related_name="+", db_index=False)
+    attempt = models.ForeignKey(
+        "jobs.TaskAttempt", models.CASCADE, null=True, related_name="+", db_index=False
+    )
     at = models.DateTimeField()
     seconds = models.PositiveIntegerField()
     samples = models.PositiveIntegerField()
@@ -71,9 +76,12 @@ class GpuRollup(models.Model):
 
 
 class TaskRollup(models.Model):
-    """Use of CPU, memory and network of one attempt over `seconds` from `at`."""
+    """Use of CPU, memory and network of one attempt over `seconds` from `at`; by the minute and
+    partitioned as `GpuRollup`."""
 
-    attempt = models.ForeignKey("jobs.TaskAttempt", models.CASCADE, related_name="rollups")
+    attempt = models.ForeignKey(
+        "jobs.TaskAttempt", models.CASCADE, related_name="rollups", db_index=False
+    )
     at = models.DateTimeField()
     seconds = models.PositiveIntegerField()
     samples = models.PositiveIntegerField()
@@ -93,6 +101,62 @@ class TaskRollup(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["attempt", "at"], name="task_rollup_once")]
         indexes = [models.Index(fields=["seconds", "at"], name="task_rollup_oldest")]
+
+
+class GpuHistory(models.Model):
+    """Rows of `GpuRollup` that became one of an hour or a day; see `downsampling`. The table is
+    partitioned by `seconds`, and each part by months of `at`."""
+
+    device = models.ForeignKey("cluster.Device", models.CASCADE, related_name="+", db_index=False)
+    attempt = models.ForeignKey(
+        "jobs.TaskAttempt", models.CASCADE, null=True, related_name="+", db_index=False
+    )
+    at = models.DateTimeField()
+    seconds = models.PositiveIntegerField()
+    samples = models.PositiveIntegerField()
+    utilization_sum = models.FloatField()
+    utilization_max = models.FloatField()
+    memory_used_mb_max = models.PositiveIntegerField()
+    power_w_sum = models.FloatField(null=True)
+    power_samples = models.PositiveIntegerField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["device", "at", "attempt", "seconds"],
+                nulls_distinct=False,
+                name="gpu_history_once",
+            )
+        ]
+        indexes = [
+            models.Index(fields=["attempt", "at"], name="gpu_history_by_attempt"),
+            models.Index(fields=["at"], name="gpu_history_oldest"),
+        ]
+
+
+class TaskHistory(models.Model):
+    """Rows of `TaskRollup` that became one of an hour or a day; partitioned as `GpuHistory`."""
+
+    attempt = models.ForeignKey(
+        "jobs.TaskAttempt", models.CASCADE, related_name="+", db_index=False
+    )
+    at = models.DateTimeField()
+    seconds = models.PositiveIntegerField()
+    samples = models.PositiveIntegerField()
+    cpu_percent_sum = models.FloatField()
+    cpu_percent_max = models.FloatField()
+    memory_mb_max = models.PositiveIntegerField()
+    network_rx_bytes = models.BigIntegerField(null=True)
+    network_tx_bytes = models.BigIntegerField(null=True)
+    disk_read_bytes = models.BigIntegerField(null=True)
+    disk_written_bytes = models.BigIntegerField(null=True)
+    byte_samples = ArrayField(models.PositiveIntegerField(), null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["attempt", "at", "seconds"], name="task_history_once")
+        ]
+        indexes = [models.Index(fields=["at"], name="task_history_oldest")]
 
 
 class JobUse(models.Model):

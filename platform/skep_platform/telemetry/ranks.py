@@ -20,6 +20,7 @@ from django.utils import timezone
 
 from skep_platform.core.errors import NotFound
 from skep_platform.jobs.models import ACTIVE_JOB_STATES, Job, TaskAttempt
+from skep_platform.telemetry.downsampling import GPU_ROWS, TASK_ROWS, first_row, last_row
 from skep_platform.telemetry.merged_lines import decode, last_state
 from skep_platform.telemetry.store import read_chunk
 
@@ -61,20 +62,24 @@ def attempts_of(job: Job, index: int, first: int, most: int) -> list[TaskAttempt
     )
 
 
-GPUS = """
+GPUS = f"""
 SELECT attempt_id, sum(utilization_sum) / nullif(sum(samples), 0), max(memory_used_mb_max)
-  FROM telemetry_gpurollup WHERE attempt_id = ANY(%s) GROUP BY 1
-"""
+  FROM {GPU_ROWS} r
+ WHERE attempt_id = ANY(%(attempts)s)
+   AND at >= {first_row("%(since)s")} AND at < {last_row("%(until)s")} GROUP BY 1
+"""  # noqa: S608 no values
 
 RECENT_GPUS = """
 SELECT attempt_id, sum(utilization_sum) / nullif(sum(samples), 0)
   FROM telemetry_gpurollup WHERE attempt_id = ANY(%s) AND at > now() - %s GROUP BY 1
 """
 
-TASKS = """
+TASKS = f"""
 SELECT attempt_id, sum(cpu_percent_sum) / nullif(sum(samples), 0), max(memory_mb_max)
-  FROM telemetry_taskrollup WHERE attempt_id = ANY(%s) GROUP BY 1
-"""
+  FROM {TASK_ROWS} r
+ WHERE attempt_id = ANY(%(attempts)s)
+   AND at >= {first_row("%(since)s")} AND at < {last_row("%(until)s")} GROUP BY 1
+"""  # noqa: S608 no values
 
 
 def use_by_attempt(
@@ -88,15 +93,23 @@ def use_by_attempt(
         return {}
     ended = _is_over(job, index) and _are_over(attempt.released_at for attempt in attempts)
     key = f"skep:rank-use:{job.pk}:{index}:{first}"
-    kept = _kept(key, ended, lambda: _use(pks), lambda known: all(str(pk) in known for pk in pks))
+    kept = _kept(
+        key, ended, lambda: _use(attempts), lambda known: all(str(pk) in known for pk in pks)
+    )
     return {pk: Use(*kept[str(pk)]) for pk in pks}
 
 
-def _use(pks: list[UUID]) -> dict[str, list[Any]]:
+def _use(attempts: Sequence[TaskAttempt]) -> dict[str, list[Any]]:
     """Return the fields of `Use` by task attempt, as they are kept."""
-    gpus = {row[0]: row[1:] for row in _rows(GPUS, pks)}
+    pks, now = [attempt.pk for attempt in attempts], timezone.now()
+    span = {
+        "attempts": pks,
+        "since": min(attempt.created_at for attempt in attempts),
+        "until": max(attempt.released_at or now for attempt in attempts),
+    }
+    gpus = {row[0]: row[1:] for row in _rows(GPUS, span)}
     recent = {row[0]: row[1] for row in _rows(RECENT_GPUS, pks, RECENT)}
-    tasks = {row[0]: row[1:] for row in _rows(TASKS, pks)}
+    tasks = {row[0]: row[1:] for row in _rows(TASKS, span)}
     found = {}
     for pk in pks:
         mean, peak = gpus.get(pk, (None, None))
@@ -161,21 +174,23 @@ def _lines(parts: Sequence[bytes], most: int) -> list[str]:
     return [last_state(line)[:MOST_CHARACTERS] for line in found]
 
 
-OF_ATTEMPT = """
+_OF_ATTEMPT = f"""attempt_id = ANY(a.ids)
+   AND at >= {first_row("a.since")} AND at < {last_row("a.until")}"""
+OF_ATTEMPT = f"""
 SELECT g.util, g.memory, t.cpu, greatest(t.memory, a.peak), a.hours
-  FROM (SELECT max(memory_peak_mb) AS peak,
+  FROM (SELECT array_agg(id) AS ids, min(created_at) AS since,
+               max(coalesce(released_at, now())) AS until, max(memory_peak_mb) AS peak,
                sum(jsonb_array_length(gpu_uuids) * extract(epoch FROM greatest(
                  coalesce(released_at, finished_at, now()) - created_at, interval '0'))) / 3600
                  AS hours
           FROM jobs_taskattempt WHERE job_id = %(job)s AND index = %(index)s) AS a,
-       (SELECT sum(utilization_sum) / nullif(sum(samples), 0) AS util,
-               max(memory_used_mb_max) AS memory
-          FROM telemetry_gpurollup WHERE attempt_id IN (
-            SELECT id FROM jobs_taskattempt WHERE job_id = %(job)s AND index = %(index)s)) AS g,
-       (SELECT sum(cpu_percent_sum) / nullif(sum(samples), 0) AS cpu, max(memory_mb_max) AS memory
-          FROM telemetry_taskrollup WHERE attempt_id IN (
-            SELECT id FROM jobs_taskattempt WHERE job_id = %(job)s AND index = %(index)s)) AS t
-"""
+       LATERAL (SELECT sum(utilization_sum) / nullif(sum(samples), 0) AS util,
+                       max(memory_used_mb_max) AS memory
+                  FROM {GPU_ROWS} r WHERE {_OF_ATTEMPT}) AS g,
+       LATERAL (SELECT sum(cpu_percent_sum) / nullif(sum(samples), 0) AS cpu,
+                       max(memory_mb_max) AS memory
+                  FROM {TASK_ROWS} r WHERE {_OF_ATTEMPT}) AS t
+"""  # noqa: S608 no values
 
 
 def use_of_attempt(job: Job, index: int) -> dict[str, Any]:

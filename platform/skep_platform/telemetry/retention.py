@@ -22,15 +22,13 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from skep_platform.core.errors import Gone
-from skep_platform.core.events import delete_oldest, record
+from skep_platform.core.events import record
 from skep_platform.core.models import Event
 from skep_platform.jobs.models import Job
 from skep_platform.telemetry import calibration, downsampling
 from skep_platform.telemetry.models import (
-    GpuRollup,
     LogChunk,
     MetricLog,
-    TaskRollup,
     UserMetric,
 )
 from skep_platform.telemetry.store import delete_chunks
@@ -104,14 +102,14 @@ def delete_old_rollups() -> int:
     days = settings.SKEP_METRIC_RETENTION_DAYS
     if days <= 0:
         return 0
+    downsampling.drop_old_months()
     downsampling.merge_old()
     now = timezone.now()
     before, samples = now - timedelta(days=days), now - timedelta(days=downsampling.kept_days())
     # The log of a job that goes on must not be read once more.
     over = MetricLog.objects.filter(at__lt=before, due_at=None, job__metrics_rank=None)
     return (
-        delete_oldest(GpuRollup, samples)
-        + delete_oldest(TaskRollup, samples)
+        downsampling.delete_older(samples)
         + _delete_rows(UserMetric.objects.filter(at__lt=before, job__metrics_rank=None))
         + _delete_rows(over)
     )

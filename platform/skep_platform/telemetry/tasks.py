@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from skep_platform.core import notifications
-from skep_platform.telemetry import diagnosing, idle, job_use, retention, user_metrics
+from skep_platform.telemetry import diagnosing, downsampling, idle, job_use, retention, user_metrics
 
 
 @shared_task(name="skep.telemetry.count_use")
@@ -43,5 +43,8 @@ def delete_old_logs() -> None:
 
 @shared_task(name="skep.telemetry.delete_old_rollups")
 def delete_old_rollups() -> None:
-    """Delete for a bounded time. May overlap with itself."""
+    """Create the partitions of the next months, and delete for a bounded time. May overlap with
+    itself. Rows outside of all months go into a default partition, so a task that did not run for
+    long loses none."""
+    downsampling.add_months()
     retention.delete_old_rollups()

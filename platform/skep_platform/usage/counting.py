@@ -24,6 +24,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from skep_platform.core.bulk import fetch
+from skep_platform.telemetry.downsampling import GPU_ROWS
 
 LOCK = 0x5CEE  # of PostgreSQL's advisory locks: one round at a time
 LEASES = 5000  # looked at in one transaction
@@ -192,7 +193,7 @@ MEASURED = f"""
  LEFT JOIN LATERAL (
      SELECT sum(inside) AS known, sum(inside * percent / 100) AS used
        FROM (SELECT {INSIDE} AS inside, least(b.utilization_sum / b.samples, 100) AS percent
-               FROM telemetry_gpurollup b
+               FROM {GPU_ROWS} b
               WHERE b.device_id = p.device_id AND b.attempt_id = p.attempt_id
                 AND b.at < p.until AND b.at >= date_trunc('day', p.since AT TIME ZONE 'UTC')
                                                   AT TIME ZONE 'UTC'

@@ -38,13 +38,16 @@ from skep_platform.jobs.models import (
     TaskAttempt,
 )
 from skep_platform.operations import archiving
-from skep_platform.telemetry.models import GpuRollup, LogChunk
+from skep_platform.telemetry.models import GpuHistory, GpuRollup, LogChunk
 from skep_platform.tenancy import services as tenancy
 from skep_platform.usage.models import JobUsage, UsageDay, UsageRollup
 
 pytestmark = pytest.mark.django_db
 # What stays of a job in tables of its own: sums, and rows that only point to it.
-STAYS = {"usage.UsageDay", "telemetry.GpuRollup", "jobs.ImageSave", "telemetry.LogChunk"}
+STAYS = {
+    *("usage.UsageDay", "telemetry.GpuRollup", "telemetry.GpuHistory", "jobs.ImageSave"),
+    "telemetry.LogChunk",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +103,8 @@ def test_the_time_of_gpus_and_what_they_did_stay_in_sums_with_audit_entries_and_
     assert not JobUsage.objects.exists()
     row = GpuRollup.objects.get(device=device)
     assert (row.attempt, row.samples, row.utilization_sum) == (None, 100, 5000)
+    row = GpuHistory.objects.get(device=device)
+    assert (row.attempt, row.seconds, row.samples) == (None, 86400, 1000)
     assert AuditEntry.objects.filter(target_id=str(job.pk)).count() == 1
     assert Event.objects.filter(subject_id=str(job.pk)).count() == 2
 

@@ -26,6 +26,55 @@ SELECT table_name || '.' || column_name,
        is_nullable = 'YES' OR column_default IS NOT NULL OR is_identity = 'YES'
   FROM information_schema.columns WHERE table_schema = 'public'
 """
+# As its servers have stored and merged use of GPUs and of tasks: now, and 40 days ago.
+ROLLUPS = """
+WITH attempts AS (
+  SELECT id, gpu_uuids->>0 AS device FROM jobs_taskattempt ORDER BY id LIMIT 2
+), moments AS (
+  SELECT date_trunc('hour', now()) - make_interval(days => days, mins => minute) AS at,
+         CASE WHEN days < 200 THEN 60 ELSE 3600 END AS seconds
+    FROM (VALUES (0), (40), (200)) d(days), generate_series(0, 119, 1) minute
+   WHERE days < 200 OR minute % 60 = 0
+), tasks AS (
+  INSERT INTO telemetry_taskrollup (attempt_id, at, seconds, samples, cpu_percent_sum,
+                                    cpu_percent_max, memory_mb_max)
+  SELECT id, at, seconds, 12, 600, 50, 100 FROM attempts, moments
+)
+INSERT INTO telemetry_gpurollup (device_id, attempt_id, at, seconds, samples, utilization_sum,
+                                 utilization_max, memory_used_mb_max)
+SELECT device, id, at, seconds, 12, 600, 50, 100 FROM attempts, moments
+"""
+# What its servers go on with.
+OLD_STORE = """
+INSERT INTO telemetry_{kind}rollup AS r ({columns}, at, seconds, samples, {names})
+SELECT {columns}, at, 60, 5, {values}
+  FROM (SELECT id AS attempt_id, gpu_uuids->>0 AS device_id FROM jobs_taskattempt
+         ORDER BY id LIMIT 1) a,
+       (SELECT max(at) FROM telemetry_{kind}rollup UNION ALL SELECT now() + '100 days') moments(at)
+    ON CONFLICT ({unique}) DO UPDATE SET samples = r.samples + excluded.samples
+"""
+OLD_STORES = (
+    OLD_STORE.format(
+        kind="gpu",
+        columns="device_id, attempt_id",
+        names="utilization_sum, utilization_max, memory_used_mb_max",
+        values="250, 50, 100",
+        unique="device_id, at, attempt_id",
+    ),
+    OLD_STORE.format(
+        kind="task",
+        columns="attempt_id",
+        names="cpu_percent_sum, cpu_percent_max, memory_mb_max",
+        values="250, 50, 100",
+        unique="attempt_id, at",
+    ),
+)
+KEEP = """
+import django
+django.setup()
+from skep_platform.telemetry import tasks
+tasks.delete_old_rollups()
+"""
 
 
 class Database:
@@ -37,6 +86,11 @@ class Database:
     def query(self, sql: str) -> list[tuple[object, ...]]:
         with psycopg.connect(self.url) as connection:
             return connection.execute(sql).fetchall()  # type: ignore[arg-type]
+
+    def execute(self, *statements: str) -> None:
+        with psycopg.connect(self.url) as connection:
+            for sql in statements:
+                connection.execute(sql)  # type: ignore[arg-type]
 
     def columns(self) -> dict[str, bool]:
         """Return each column, and whether a row can be inserted without it."""
@@ -69,15 +123,23 @@ def before(request: pytest.FixtureRequest) -> Iterator[Database]:
     dump = gzip.decompress((request.param.folder / "database.sql.gz").read_bytes()).decode()
     with psycopg.connect(found.url) as connection:
         connection.execute(dump)  # type: ignore[arg-type]
+    found.execute("SET search_path = public", ROLLUPS)
     yield found
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # type: ignore[arg-type]
 
 
-def test_migrations_keep_every_row_and_ours_run_on_it_beside_the_old_ones(before):
+@pytest.fixture(scope="module")
+def migrated(before: Database) -> tuple[Database, dict[str, int], dict[str, bool]]:
+    """It, and its rows and columns of before."""
     counts, columns = before.counts(), before.columns()
-    assert counts["jobs_job"] == 5
     before.run("-m", "django", "migrate", "--noinput", "--verbosity=0")
+    return before, counts, columns
+
+
+def test_migrations_keep_every_row_and_ours_run_on_it_beside_the_old_ones(migrated):
+    before, counts, columns = migrated
+    assert counts["jobs_job"] == 5
 
     after = before.counts()
     kept = {table: after.get(table) for table in counts if table not in OWN}
@@ -97,3 +159,28 @@ def test_migrations_keep_every_row_and_ours_run_on_it_beside_the_old_ones(before
         "of the scheduler: 1 waits",
         "placed 1",
     ]
+
+
+def test_rollups_of_before_stay_where_they_are_and_are_merged(migrated):
+    """In tables that are partitioned now, beside servers that know nothing of it."""
+    before, *_ = migrated
+    for kind in ("gpu", "task"):
+        [(place, _)] = before.query(
+            f"SELECT tableoid::regclass::text, count(*) FROM telemetry_{kind}rollup GROUP BY 1"
+        )
+        assert str(place).startswith(f"telemetry_{kind}rollup_until_")
+    before.execute(*OLD_STORES)
+    for kind in ("gpu", "task"):
+        places = before.query(f"SELECT DISTINCT tableoid FROM telemetry_{kind}rollup")
+        assert len(places) == 2, "one is of a later month"
+        assert before.query(f"SELECT count(*) FROM telemetry_{kind}rollup") == [(2 * 242 + 1,)]
+        [(total,)] = before.query(f"SELECT sum(samples) FROM telemetry_{kind}rollup")
+        assert total == 2 * 242 * 12 + 10
+
+    before.run("-c", KEEP)
+    for kind in ("gpu", "task"):
+        query = "SELECT seconds, count(*), sum(samples) FROM telemetry_{} GROUP BY 1 ORDER BY 1"
+        assert before.query(query.format(f"{kind}rollup")) == [(60, 241, 2 * 120 * 12 + 10)]
+        hours, days = before.query(query.format(f"{kind}history"))
+        assert hours[::2] == (3600, 2 * 120 * 12)
+        assert days[::2] == (86400, 2 * 2 * 12)

@@ -73,10 +73,12 @@ SELECT current_schema() = 'public' AND NOT EXISTS (
     SELECT FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v')
 )
 """
-# The months of the audit log are those of today, not those of the day on which the file was made.
+# Months are those of today, not those of the day on which the file was made.
 AFTER = """
-SELECT audit_add_month(date_trunc('month', now(), 'UTC') + make_interval(months => n, days => 9))
-  FROM generate_series(0, 2) n
+SELECT audit_add_month(month), add_month('telemetry_gpurollup', month),
+       add_month('telemetry_taskrollup', month)
+  FROM (SELECT date_trunc('month', now(), 'UTC') + make_interval(months => n, days => 9) AS month
+          FROM generate_series(0, 2) n) months
 """
 
 
