@@ -285,12 +285,15 @@ def _write(
     released = [a for before, a in changes if a.released_at and not before.released_at]
     if released:
         _release(released, now, writes)
-    if any(job.row.preempting_at for job in jobs) or not _counted(moved, changes):
+    preempted = any(job.row.preempting_at for job in jobs)
+    if preempted or not _counted(moved, changes):
         writes.run()  # what follows reads the attempts as they are stored
     _record_failures(moved, changes)
     nodes = advance(list(moved.values()), now, writes)
+    if preempted:
+        writes.run()  # events are stored in the order in which things happened
     nodes += preempting.stop_unsaved({job.id: job for job in jobs}, changes)
-    _record_pulls(changes)
+    _record_pulls(changes, writes)
     requests = {job.id: job.row.request_id for job in jobs}
     transaction.on_commit(partial(_log_states, changes, requests))
     # Without a notification when a heartbeat is early enough.
@@ -393,7 +396,7 @@ MARKS = (25, 50, 75)  # percent
 PULLING = "job.pulling"
 
 
-def _record_pulls(changes: Iterable[tuple[AttemptRow, AttemptRow]]) -> None:
+def _record_pulls(changes: Iterable[tuple[AttemptRow, AttemptRow]], writes: Writes) -> None:
     """Record each mark once per job, by the task that passes it first; none after a higher one. No
     query where none is passed."""
     passed: dict[UUID, tuple[int, UUID]] = {}
@@ -402,6 +405,7 @@ def _record_pulls(changes: Iterable[tuple[AttemptRow, AttemptRow]]) -> None:
         if mark and mark > passed.get(after.job_id, (0, after.id))[0]:
             passed[after.job_id] = mark, after.id
     if passed:
+        writes.run()  # a job prepares before it pulls
         _record_marks(passed)
 
 
