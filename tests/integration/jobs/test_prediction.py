@@ -127,7 +127,9 @@ def test_a_prediction_reads_indexes(alice, vc):
     values = {"owner": alice.pk, "base": "train", "command": "0", "gpus": 1}
     values |= {"like_it": LIKE_IT, "looked_at": LOOKED_AT, "enough": ENOUGH}
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE pg_class SET reltuples = -1, relpages = 0 WHERE relname = 'jobs_job'")
+        cursor.execute(
+            "UPDATE pg_class SET reltuples = -1, relpages = 0 WHERE relname = 'jobs_job'"
+        )
         cursor.execute("DELETE FROM pg_statistic WHERE starelid = 'jobs_job'::regclass")
         cursor.execute("SET LOCAL enable_seqscan = off")
         cursor.execute("SET LOCAL enable_bitmapscan = off")
