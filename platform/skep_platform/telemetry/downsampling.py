@@ -276,8 +276,10 @@ def add_months() -> int:
 
 def drop_old_months() -> list[str]:
     """Drop the partitions that are older than all that is kept, and those whose rows were all
-    merged. Returns their names."""
+    merged. Returns their names; none where rows are kept for ever."""
     now, kept = timezone.now(), kept_days()
+    if kept <= 0:
+        return []
     merged = dict(steps())
     after = (min(merged.values(), default=kept), merged.get(DAY_S, kept), kept)
     dropped = []
