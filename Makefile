@@ -2,6 +2,8 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# A Skep has many processes, and each would compile all of its modules at every start.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo up down test test-long lint format bench chaos docs webui openapi schema lock
 
