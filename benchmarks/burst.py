@@ -1,8 +1,8 @@
 """`burst`: 1,000 one-GPU jobs through REST, Celery and WebSockets to mock containers, until all are
 finished; then as many by one request. 16 nodes of 8 GPUs; everything on this machine, the
-submitting program included. It counts the CPU time of each part of the server, and the statements
-that PostgreSQL is sent, heartbeats and periodic work included; `cpu_without_jobs` is what these
-alone take in the same time.
+submitting program included. It counts the CPU time of each part of the server, the statements
+that PostgreSQL is sent and the bytes between the parts, heartbeats and periodic work included;
+`cpu_without_jobs` is what these alone take in the same time.
 SKEP_BENCH_STATEMENTS=20 prints the 20 most frequent statements, too.
 
 The reference is a real Slurm on this machine, where it is installed (`benchmarks.slurm`): as many
@@ -32,6 +32,7 @@ from benchmarks.mock_agents import fleet
 from benchmarks.parts import (
     CONTROL,
     FOREIGN_KEY,
+    bytes_so_far,
     cores_by_part,
     count_statements,
     cpu_by_part,
@@ -62,6 +63,7 @@ class BurstFigures:
     without_jobs_ms: float
     agent_cpu_ms: float
     statements: dict[str, float]
+    bytes_sent: dict[str, float]  # by way, of each job
 
 
 def main() -> None:
@@ -79,6 +81,8 @@ def main() -> None:
     report("burst", "cpu_without_jobs", ours.without_jobs_ms, "ms")
     report("burst", "agent_cpu_per_job", ours.agent_cpu_ms, "ms")
     _report_statements(ours.statements)
+    for way, size in ours.bytes_sent.items():
+        report("burst", f"bytes_per_job_{way}", size, "B")
     if reference:
         report("burst", "slurmctld_cpu_per_job", reference.controller_cpu_ms, "ms")
 
@@ -109,13 +113,13 @@ def _skep() -> BurstFigures:
             api.put(limit, json={"value": 100_000}).raise_for_status()
         _run(skep, "warm", 50)
         idle = sum(cores_by_part(skep, IDLE_S).values())
-        before = cpu_by_part(skep), cpu_seconds(agents), statements(skep)
+        before = cpu_by_part(skep), cpu_seconds(agents), statements(skep), bytes_so_far(skep)
         start = time.perf_counter()
         submitted = _submit(skep, "burst", JOBS)
         accepted = time.perf_counter() - start
         _until_finished(skep, submitted)
         elapsed = time.perf_counter() - start
-        after = cpu_by_part(skep), cpu_seconds(agents), statements(skep)
+        after = cpu_by_part(skep), cpu_seconds(agents), statements(skep), bytes_so_far(skep)
         start = time.perf_counter()
         submitted = _submit_at_once(skep, "batch", JOBS)
         at_once = time.perf_counter() - start
@@ -128,6 +132,7 @@ def _skep() -> BurstFigures:
         without_jobs_ms=1000 * idle * elapsed / JOBS,
         agent_cpu_ms=1000 * (after[1] - before[1]) / JOBS,
         statements={q: (calls - before[2].get(q, 0)) / JOBS for q, calls in after[2].items()},
+        bytes_sent={way: (size - before[3][way]) / JOBS for way, size in after[3].items()},
     )
 
 
