@@ -2,9 +2,9 @@
 open, and the addresses of PostgreSQL and Valkey, at a TCP port or at a unix socket. Needs no
 Django, so that `skep up` says the same before it starts anything.
 
-postgresql://user:password@host:5432/name    redis://:password@host:6379/0
-postgresql://user:password@/name?host=/dir   unix://:password@/dir/valkey.sock?db=0
-                                             sentinel://:password@host:26379,host:26379/0?master=name
+postgresql://user:password@host:5432/name       redis://:password@host:6379/0
+postgresql://user:password@/name?host=/dir      unix://:password@/dir/valkey.sock?db=0
+postgresql://user:password@host:5432,host/name  sentinel://:password@host,host:26379/0?master=name
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+import psycopg
+from psycopg.conninfo import make_conninfo
 
 from skep_agent.network.rules import PRIVATE
 from skep_agent.watchdog import DEAD_WITHIN_S
@@ -286,17 +289,39 @@ def smtp_problem(host: str, tls: str, password: str) -> str:
     return ""
 
 
-def database_settings(url: str) -> dict[str, str]:
-    """Django's settings of a database; libpq takes a folder of sockets for a host."""
+def database_settings(url: str) -> dict[str, Any]:
+    """Return Django's settings of the database at a URL, with libpq's own parameters in OPTIONS. As
+    libpq does, it takes several hosts, and a folder of sockets for a host. Raises ValueError."""
     parts = urlsplit(url)
-    [folder] = parse_qs(parts.query).get("host", [""])[-1:]
+    name = parts.path.lstrip("/")
+    if parts.scheme not in ("postgresql", "postgres") or not name:
+        raise ValueError("SKEP_DATABASE_URL is to be postgresql://user:password@host:port/name")
+    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    # A parameter that was misspelt must not be left out: it may be the one that asks for TLS.
+    try:
+        make_conninfo(**options)
+    except psycopg.ProgrammingError as error:
+        raise ValueError(f"SKEP_DATABASE_URL: {str(error).strip()}") from None
+    login, _, addresses = parts.netloc.rpartition("@")
+    user, _, password = login.partition(":")
+    hosts = [_host_and_port(address, 5432) for address in addresses.split(",")]
     return {
-        "HOST": folder or parts.hostname or "",
-        "PORT": str(parts.port or 5432),
-        "USER": unquote(parts.username or ""),
-        "PASSWORD": unquote(parts.password or ""),
-        "NAME": parts.path.lstrip("/"),
+        "HOST": options.pop("host", ",".join(host for host, _ in hosts)),
+        "PORT": options.pop("port", ",".join(str(port) for _, port in hosts)),
+        "USER": unquote(user),
+        "PASSWORD": unquote(password),
+        "NAME": name,
+        "OPTIONS": options,
     }
+
+
+def database_problem(url: str) -> str:
+    """Why PostgreSQL cannot be found by this URL; "" when it can."""
+    try:
+        database_settings(url)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +357,7 @@ def sentinels(url: str) -> Sentinels | None:
     login, _, addresses = parts.netloc.rpartition("@")
     username, _, password = login.partition(":")
     query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-    hosts = tuple(_sentinel(address) for address in addresses.split(",") if address)
+    hosts = tuple(_host_and_port(each, 26379) for each in addresses.split(",") if each)
     database = parts.path.strip("/") or "0"
     if not hosts or not query.get("master") or not database.isdigit():
         raise ValueError(
@@ -357,9 +382,9 @@ def redis_problem(url: str) -> str:
     return ""
 
 
-def _sentinel(address: str) -> tuple[str, int]:
+def _host_and_port(address: str, port: int) -> tuple[str, int]:
     parts = urlsplit(f"//{address}")
-    return parts.hostname or "", parts.port or 26379
+    return parts.hostname or "", parts.port or port
 
 
 def redis_hosts(url: str) -> set[str]:
@@ -379,8 +404,8 @@ def broker_options(url: str) -> dict[str, object]:
 
 
 def broker_url(url: str) -> str:
-    """The same for Celery, which has names of its own for a unix socket and its database, and one
-    URL for each sentinel."""
+    """The same for Celery, which has names of its own for a unix socket and its database, one URL
+    for each sentinel, and trusts any certificate by default."""
     if known := sentinels(url):
         login = f"{quote(known.username or '', '')}:{quote(known.password or '', '')}@"
         return ";".join(
@@ -388,6 +413,10 @@ def broker_url(url: str) -> str:
             for host, port in known.hosts
         )
     parts = urlsplit(url)
+    if parts.scheme == "rediss" and "ssl_cert_reqs" not in parse_qs(parts.query):
+        # Other clients look at the certificate unless told otherwise, Celery only when told to.
+        query = "&".join(each for each in (parts.query, "ssl_cert_reqs=required") if each)
+        return parts._replace(query=query).geturl()
     if parts.scheme != "unix":
         return url
     [number] = parse_qs(parts.query).get("db", ["0"])[-1:]

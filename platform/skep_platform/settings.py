@@ -1,8 +1,8 @@
 """Django settings, all from the environment. Refuses to start half-configured: no default secrets.
 
 SKEP_SECRET_KEY      signing key, at least 32 random characters (required)
-SKEP_DATABASE_URL    postgresql://user:password@host:port/name, or with a unix socket
-                     postgresql://user:password@/name?host=/folder (required)
+SKEP_DATABASE_URL    postgresql://user:password@host:port/name with libpq's parameters, or with a
+                     unix socket postgresql://user:password@/name?host=/folder (required)
 SKEP_REDIS_URL       redis://:password@host:port, or unix://:password@/path?db=0, or behind Sentinel
                      sentinel://:password@host:port,host:port/0?master=name (required)
 SKEP_DATA_DIR        where log chunks lie when no object store is set (required)
@@ -132,15 +132,18 @@ def _refuse(problem: str) -> None:
 
 
 def _database(url: str) -> dict[str, object]:
+    _refuse(env_settings.database_problem(url))
+    known = env_settings.database_settings(url)
     return {
         "ENGINE": "skep_platform.core.database",
-        **env_settings.database_settings(url),
+        **known,
         "CONN_HEALTH_CHECKS": True,  # a database that was restarted fails no request of ours
         "OPTIONS": {
             # The same few statements come thousands of times: parsed and planned once a connection.
             "server_side_binding": True,
             "prepare_threshold": 5,
             **env_settings.DATABASE_TIMEOUTS,
+            **known["OPTIONS"],
             "pool": {
                 "min_size": 1,
                 "max_size": int(os.environ.get("SKEP_DATABASE_POOL", "16")),

@@ -72,7 +72,7 @@ def _control_plane() -> set[str]:
     urls = (settings.SKEP_PUBLIC_URL, settings.SKEP_GATEWAY_URL)
     hosts = {urlsplit(url).hostname or "" for url in urls}
     hosts |= redis_hosts(settings.SKEP_REDIS_URL)
-    hosts.add(str(settings.DATABASES["default"]["HOST"]))
+    hosts |= set(str(settings.DATABASES["default"]["HOST"]).split(","))
     found = set()
     for host in hosts:
         if not host or host.startswith("/"):  # a socket on this machine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from tests.support.slow_proxy import slow_proxy
 
 from skep_platform.core.bulk import fetch
 from skep_platform.core.database.base import DatabaseWrapper
+from skep_platform.env_settings import database_settings
 
 pytestmark = pytest.mark.django_db
 LONGEST_PAUSE_S = 2.0
@@ -35,6 +37,39 @@ def database(request: pytest.FixtureRequest) -> Iterator[DatabaseWrapper]:
     made.pool.open()
     yield made
     made.close_pool()
+
+
+def test_the_url_may_name_several_hosts_and_what_libpq_takes():
+    """As of a primary and its standby, of which the first one is away."""
+    url, known = os.environ["SKEP_DATABASE_URL"], default.settings_dict
+    base, _, folder = url.partition("?host=")
+    assert folder.startswith("/"), "the engine of the tests listens on a unix socket"
+    more = "target_session_attrs=read-write&application_name=skep-of-two"
+    found = database_settings(f"{base}?host=/nonexistent,{folder}&{more}")
+    options = settings.DATABASES["default"]["OPTIONS"] | found["OPTIONS"]
+    named = {**known, **found, "NAME": known["NAME"], "OPTIONS": options}
+    made = DatabaseWrapper(named, "two-hosts")
+    made.pool.open()
+    try:
+        with made.pool.connection() as connection:
+            assert connection.execute("SHOW application_name").fetchone() == ("skep-of-two",)
+    finally:
+        made.close_pool()
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts", "ports", "options"),
+    [
+        ("postgresql://u:p%40@db/skep", "db", "5432", {}),
+        ("postgresql://u:p%40@a,b:6432/skep", "a,b", "5432,6432", {}),
+        ("postgresql://u:p%40@/skep?host=/run/pg", "/run/pg", "5432", {}),
+        ("postgresql://u:p%40@db:1/skep?sslmode=require", "db", "1", {"sslmode": "require"}),
+    ],
+)
+def test_nothing_of_the_url_is_left_out(url, hosts, ports, options):
+    found = database_settings(url)
+    assert (found["HOST"], found["PORT"], found["OPTIONS"]) == (hosts, ports, options)
+    assert (found["USER"], found["PASSWORD"], found["NAME"]) == ("u", "p@", "skep")
 
 
 def living(backends: list[int]) -> list[tuple[Any, ...]]:

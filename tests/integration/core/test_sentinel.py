@@ -1,13 +1,16 @@
-"""Redis behind Sentinel: every client finds the new primary after the old one was killed."""
+"""Redis behind Sentinel, where every client finds the new primary after the old one was killed; and
+Redis with TLS."""
 
 from __future__ import annotations
 
 import asyncio
+from ssl import CERT_NONE, CERT_REQUIRED
 
 import pytest
 import redis
 from celery import Celery
 from django.core.cache.backends.redis import RedisCache
+from kombu import Connection
 from kombu.exceptions import OperationalError
 from tests.support.gateway_server import wait_until
 from tests.support.sentinel import sentinel_group
@@ -26,6 +29,19 @@ def test_a_url_names_the_sentinels_the_master_and_the_logins():
     assert env_settings.broker_url(URL).split(";")[1] == "sentinel://me:a%2Fb@[::1]:2/4"
     assert env_settings.broker_options(URL)["master_name"] == "skep"
     assert env_settings.redis_hosts(URL) == {"one", "::1", "three"}
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("", {"ssl_cert_reqs": CERT_REQUIRED}),
+        ("?ssl_ca_certs=/ca.pem", {"ssl_cert_reqs": CERT_REQUIRED, "ssl_ca_certs": "/ca.pem"}),
+        ("?ssl_cert_reqs=none", {"ssl_cert_reqs": CERT_NONE}),
+    ],
+)
+def test_celery_looks_at_the_certificate_of_redis_as_all_other_clients_do(query, wanted):
+    url = env_settings.broker_url(f"rediss://:secret@redis:6380/0{query}")
+    assert Connection(url).ssl == wanted
 
 
 @pytest.mark.parametrize(

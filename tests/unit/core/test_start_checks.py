@@ -51,6 +51,8 @@ def start(**more: str) -> subprocess.CompletedProcess[str]:
         ({"SKEP_SECRET_KEY": "short"}, "secrets.token_urlsafe"),
         ({"SKEP_SECRET_KEY": "ab" * 40}, "secrets.token_urlsafe"),
         ({"SKEP_SECRET_KEY": "django-insecure-" + GOOD["SKEP_SECRET_KEY"]}, "keys of examples"),
+        ({"SKEP_DATABASE_URL": "postgresql://u@db/skep?sslmod=require"}, 'option "sslmod"'),
+        ({"SKEP_DATABASE_URL": "mysql://u@db/skep"}, "postgresql://user:password@host"),
         ({"SKEP_PUBLIC_URL": "http://skep.example.org"}, "SKEP_ALLOW_HTTP"),
         ({"SKEP_PUBLIC_URL": "http://10.0.0.7:8470"}, "SKEP_ALLOW_HTTP"),
         ({"SKEP_PUBLIC_URL": "skep.example.org"}, "https://host"),
@@ -71,6 +73,7 @@ def test_finding_s19_a_weak_start_is_refused_with_what_to_do(more, said):
     [
         {},
         {"SKEP_PUBLIC_URL": "https://skep.example.org"},
+        {"SKEP_DATABASE_URL": "postgresql://u:p@db/skep?sslmode=verify-full&sslrootcert=/ca.pem"},
         {"SKEP_PUBLIC_URL": "http://skep.example.org", "SKEP_ALLOW_HTTP": "1"},
         {"SKEP_DOCS_URL": "https://docs.example.org/skep"},
     ],
