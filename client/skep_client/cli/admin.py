@@ -197,7 +197,9 @@ def add_rule(
     name: RuleName,
     kind: Annotated[
         str,
-        typer.Argument(help="idle_gpus, bad_node, node_away, stuck_job, full_disk or certificate."),
+        typer.Argument(
+            help="idle_gpus, bad_node, node_away, stuck_job, full_disk, certificate or doctor."
+        ),
     ],
     threshold: Threshold = None,
     minutes: Minutes = None,

@@ -20,8 +20,9 @@ from skep_platform.cluster.models import Device, Node, NodeState
 from skep_platform.core.bulk import fetch
 from skep_platform.jobs.models import Job
 from skep_platform.jobs.states import JobState
-from skep_platform.operations import readings
+from skep_platform.operations import doctor, readings
 from skep_platform.operations.doctor import network
+from skep_platform.operations.doctor.findings import ERROR, WARNING
 from skep_platform.operations.models import AlertRule, RuleAction, RuleKind
 
 MOST = 200  # of one rule at a time; the rest is found when these are over
@@ -185,6 +186,40 @@ def _plain(one: network.Certificate) -> dict[str, Any]:
     return asdict(one) | {"expires_at": at}
 
 
+# Those of which every process finds the same, and that no other kind of rule looks for. What a
+# process has for settings and reaches by the network is not among them: a worker may have neither
+# the variables nor the ways of the web server.
+WATCHED = frozenset(
+    {
+        *("processes", "clocks", "database", "migrations", "tables", "redis", "queues", "stores"),
+        "backup",
+    }
+)
+DOCTOR_KEY = "operations-doctor"
+DOCTOR_S = 600  # the doctor looks again after so long
+WARNINGS_TOO = 2  # the threshold
+
+
+def _doctor(rule: AlertRule) -> Iterable[Met]:
+    """Return the checks of the doctor that found an error, or from the threshold 2 on a warning."""
+    known = cache.get(DOCTOR_KEY)
+    if known is None:
+        known = [
+            [one.check, found.severity, f"{found.message} {found.action}"]
+            for one in doctor.run(WATCHED)
+            for found in one.findings
+            if found.severity in (ERROR, WARNING)
+        ]
+        cache.set(DOCTOR_KEY, known, DOCTOR_S)
+    wanted = (ERROR,) if rule.threshold < WARNINGS_TOO else (ERROR, WARNING)
+    texts: dict[str, list[str]] = {}
+    for check, severity, text in known:
+        if severity in wanted:
+            texts.setdefault(check, []).append(text)
+    for check, found in texts.items():
+        yield Met(check, check, " ".join(found), "/health")
+
+
 NOTIFY, CORDON, STOP = RuleAction.NOTIFY, RuleAction.CORDON, RuleAction.STOP
 KINDS: dict[RuleKind, Kind] = {
     RuleKind.IDLE_GPUS: Kind(
@@ -225,5 +260,12 @@ KINDS: dict[RuleKind, Kind] = {
         *(21, 1, 365),
         (NOTIFY,),
         _certificates,
+    ),
+    RuleKind.DOCTOR: Kind(
+        "A check of the doctor finds an error, or a warning.",
+        "(1: errors; 2: warnings, too)",
+        *(WARNINGS_TOO, 1, WARNINGS_TOO),
+        (NOTIFY,),
+        _doctor,
     ),
 }

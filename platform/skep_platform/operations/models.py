@@ -30,6 +30,7 @@ class RuleKind(models.TextChoices):
     STUCK_JOB = "stuck_job"
     FULL_DISK = "full_disk"
     CERTIFICATE = "certificate"
+    DOCTOR = "doctor"
 
 
 class RuleAction(models.TextChoices):
@@ -59,7 +60,8 @@ class Alert(Entity):
     ended ones are the history."""
 
     rule = models.ForeignKey(AlertRule, models.CASCADE, related_name="alerts")
-    # The name of a node, the id of a job, the host of a certificate, or "log store".
+    # Of a node the name, of a job the id, of a certificate the host, of the doctor the check; or
+    # "log store".
     subject = models.CharField(max_length=300)
     message = models.CharField(max_length=500)
     details = models.JSONField(default=dict)

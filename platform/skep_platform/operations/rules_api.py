@@ -58,7 +58,8 @@ class PlatformAlertSerializer(serializers.Serializer[Any]):
     rule = serializers.CharField(source="rule.name")
     kind = serializers.ChoiceField(RuleKind.values, source="rule.kind")
     subject = serializers.CharField(
-        help_text="Name of a node, id of a job, host of a certificate, or log store."
+        help_text="Name of a node, id of a job, host of a certificate, check of the doctor, or "
+        "log store."
     )
     message = serializers.CharField()
     details = serializers.DictField()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +17,10 @@ from skep_platform.core.models import Event
 from skep_platform.jobs.models import Job
 from skep_platform.notifications import collecting
 from skep_platform.notifications.models import Delivery, Notification
-from skep_platform.operations import conditions, rules
+from skep_platform.operations import conditions, doctor, rules
+from skep_platform.operations.doctor.findings import Finding, error, ok, warning
 from skep_platform.operations.doctor.network import Certificate
-from skep_platform.operations.models import Alert, AlertRule
+from skep_platform.operations.models import Alert, AlertRule, RuleKind
 from skep_platform.telemetry.models import GpuRollup
 
 pytestmark = pytest.mark.django_db
@@ -27,7 +29,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def no_other_rules() -> None:
     AlertRule.objects.all().delete()
-    cache.delete(conditions.CERTIFICATES_KEY)
+    cache.delete_many([conditions.CERTIFICATES_KEY, conditions.DOCTOR_KEY])
 
 
 def rule(kind: str, **fields: Any) -> AlertRule:
@@ -242,6 +244,37 @@ class TestConditions:
             found = conditions.find(made)
         assert found.keys() == {"gw.example.org", "skep.example.org"}
         assert len(read) == 1
+
+    def test_the_doctor_by_the_checks_that_found_something(self, monkeypatch):
+        """As with a table that vacuum does not keep up with, and a store that takes nothing."""
+
+        def late() -> list[Finding]:
+            return [warning("vacuum_late", "Many dead rows: jobs.", "VACUUM them."), ok("3 tables")]
+
+        def away() -> list[Finding]:
+            return [error("store_away", "The store of logs does not work.", "Check its space.")]
+
+        checks = dict.fromkeys(doctor.CHECKS, list) | {"tables": late, "stores": away}
+        monkeypatch.setattr(doctor, "CHECKS", checks | {"settings": away})
+        found = conditions.find(rule("doctor"))
+        assert {subject: met.message for subject, met in found.items()} == {
+            "tables": "Many dead rows: jobs. VACUUM them.",
+            "stores": "The store of logs does not work. Check its space.",
+        }
+        only_errors = rule("doctor", name="errors", threshold=1)
+        assert conditions.find(only_errors).keys() == {"stores"}
+
+    def test_a_backup_that_was_never_made_is_found_with_what_to_do(self):
+        met = conditions.find(rule("doctor"))["backup"]
+        assert met.message.startswith("No backup was ever recorded. One box: `skep backup create")
+
+
+@pytest.mark.parametrize("kind", [kind.value for kind in RuleKind])
+def test_each_kind_is_in_the_docs_with_a_run_book(kind):
+    docs = Path(__file__).resolve().parents[3] / "docs"
+    assert f"| `{kind}` |" in (docs / "observability.md").read_text()
+    _, _, rest = (docs / "run-books.md").read_text().partition(f"\n### {kind}\n")
+    assert "**Do:**" in rest.partition("\n##")[0]
 
 
 class TestApi:

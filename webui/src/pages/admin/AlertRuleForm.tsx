@@ -55,6 +55,12 @@ export const KINDS: Record<Kind, About> = {
     initial: 21,
     actions: ["notify"],
   },
+  doctor: {
+    label: "The doctor finds something",
+    unit: "1: errors; 2: warnings, too",
+    initial: 2,
+    actions: ["notify"],
+  },
 };
 export const ACTIONS: Record<Action, string> = {
   notify: "notify",
