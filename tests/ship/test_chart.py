@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from ruamel.yaml import YAML
 from tests.ship.test_monitoring import promtool
 from tests.support.kube_discovery import kube_discovery
+
+from skep_platform.cluster.services import MAX_JOIN_TTL
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "skep"
@@ -348,9 +351,40 @@ def test_each_part_runs_more_than_once_on_several_machines_and_never_ends_as_a_w
         assert _selects(term["podAffinityTerm"]["labelSelector"], labels)
         [budget] = [b for b in budgets if _selects(b["selector"], labels)]
         assert budget["maxUnavailable"] == 1
-        [container] = containers(part)
+    for container in [c for document in found for c in containers(document)]:
         assert container["resources"]["requests"].keys() == {"cpu", "memory"}
         assert "memory" in container["resources"]["limits"]
+
+
+def test_all_pods_of_the_server_run_where_and_as_whom_the_values_say(helm):
+    parts = [d for d in documents(render(helm, *WHOLE)) if d["kind"] in ("Deployment", "Job")]
+    assert len(parts) == 7
+    for spec in (part["spec"]["template"]["spec"] for part in parts):
+        assert spec["serviceAccountName"] == "skep"
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["nodeSelector"] == {"pool": "control"}
+        assert [each["key"] for each in spec["tolerations"]] == ["control"]
+
+
+def test_keys_that_seal_secrets_come_from_the_secret_unless_they_are_set_otherwise(helm):
+    def named(*options: str) -> list[dict]:
+        parts = [d for d in documents(render(helm, *options)) if d["kind"] == "Deployment"]
+        return [e for e in containers(parts[0])[0]["env"] if e["name"] == "SKEP_SECRETS_KEYS"]
+
+    [env] = named("--set", "existingSecret=mine")
+    assert env["valueFrom"]["secretKeyRef"] == {
+        "name": "mine",
+        "key": "secrets-keys",
+        "optional": True,
+    }
+    other = ("--set", "extraEnv[0].name=SKEP_SECRETS_KEYS", "--set", "extraEnv[0].value=x")
+    assert named(*other) == [{"name": "SKEP_SECRETS_KEYS", "value": "x"}]
+
+
+def test_the_join_token_of_the_notes_is_one_that_the_server_makes():
+    notes = (CHART / "templates/NOTES.txt").read_text()
+    [seconds] = re.findall(r'"expires_in_s": (\d+)', notes)
+    assert int(seconds) <= MAX_JOIN_TTL.total_seconds()
 
 
 def test_with_an_object_store_the_server_reaches_its_port_and_no_other(helm):

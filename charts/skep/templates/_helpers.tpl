@@ -27,6 +27,12 @@ app.kubernetes.io/component: {{ .component }}
   valueFrom: {secretKeyRef: {name: {{ include "skep.secret" . }}, key: database-url}}
 - name: SKEP_REDIS_URL
   valueFrom: {secretKeyRef: {name: {{ include "skep.secret" . }}, key: redis-url}}
+{{- $extra := list }}
+{{- range .Values.extraEnv }}{{ $extra = append $extra .name }}{{ end }}
+{{- if not (has "SKEP_SECRETS_KEYS" $extra) }}
+- name: SKEP_SECRETS_KEYS
+  valueFrom: {secretKeyRef: {name: {{ include "skep.secret" . }}, key: secrets-keys, optional: true}}
+{{- end }}
 - {name: SKEP_DATA_DIR, value: /var/lib/skep}
 - {name: SKEP_PUBLIC_URL, value: {{ .Values.publicUrl | quote }}}
 - {name: SKEP_APPS_URL, value: {{ .Values.apps.url | quote }}}
@@ -53,6 +59,23 @@ runAsNonRoot: true
 runAsUser: 10470
 fsGroup: 10470
 seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{/* Where and as whom the pods of the server run. */}}
+{{- define "skep.podPlacement" -}}
+automountServiceAccountToken: false
+{{- with .Values.pods.serviceAccountName }}
+serviceAccountName: {{ . }}
+{{- end }}
+{{- with .Values.pods.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.pods.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.pods.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{- define "skep.containerSecurity" -}}
@@ -83,7 +106,7 @@ spec:
       annotations:
         checksum/secret: {{ include (print .root.Template.BasePath "/secret.yaml") .root | sha256sum }}
     spec:
-      automountServiceAccountToken: false
+      {{- include "skep.podPlacement" .root | nindent 6 }}
       enableServiceLinks: false
       {{- with .root.Values.imagePullSecrets }}
       imagePullSecrets: {{- toYaml . | nindent 8 }}
