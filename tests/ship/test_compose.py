@@ -52,6 +52,11 @@ def test_a_worker_is_one_process_so_that_its_metrics_are_whole(services):
     assert command[command.index("-P") + 1] == "threads"
 
 
+def test_no_part_fills_the_disk_with_what_it_logs(services):
+    for name, service in services.items():
+        assert service["logging"]["options"] == {"max-size": "50m", "max-file": "4"}, name
+
+
 def test_metrics_are_served_when_asked_for_and_never_published(services):
     assert not services["web"]["environment"]["SKEP_METRICS_LISTEN"]
     asked = {"SKEP_METRICS_LISTEN": "0.0.0.0:9470", "SKEP_METRICS_TOKEN": "x" * 20}

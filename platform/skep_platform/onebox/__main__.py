@@ -264,7 +264,9 @@ def _detach(home: Home) -> int:
     home.prepare()
     log = home.log / "supervisor.log"
     reader, writer = os.pipe()
-    with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
+    # Appending, as `Home.bound_logs` cuts what is long: it would go on behind a hole otherwise.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+    with open(os.open(log, flags, 0o600), "wb") as output:
         child = subprocess.Popen(
             [sys.executable, "-m", "skep_platform.onebox", *sys.argv[1:], f"--report-to={writer}"],
             stdin=subprocess.DEVNULL,
