@@ -27,7 +27,7 @@ pytestmark = pytest.mark.stack
 
 PROCESSES = ("web", "gateway", "apps", "worker-scheduler", "worker-default", "agent-node-1")
 # The alerts of each fault. A rule that is in none of them was never seen to fire.
-BAD_GPUS = {"SkepGpuUnhealthy", "SkepGpuErrors", "SkepGpuEccErrors", "SkepGpuHot"}
+BAD_GPUS = {"SkepGpuUnhealthy", "SkepGpuErrors", "SkepGpuEccErrors", "SkepGpuHot", "SkepRuleFires"}
 SCHEDULER_HANGS = {"SkepSchedulerStopped", "SkepProcessDown", "SkepTasksPileUp"}
 GATEWAY_HANGS = {"SkepAgentDisconnected", "SkepProcessDown"}
 REDIS_HANGS = {"SkepRedisAway", "SkepHealth"}
@@ -225,6 +225,9 @@ def test_bad_and_hot_gpus_fire_until_they_are_repaired(skep, prometheus):
     with skep.api() as api:
         (node,) = api.get("/nodes").json()["results"]
         bad, hot = (gpu["uuid"] for gpu in api.get(f"/nodes/{node['name']}").json()["gpus"])
+        # A rule of Skep's own, of which Prometheus hears, too: looked at each minute.
+        rule = {"name": "bad at once", "kind": "bad_node", "for_minutes": 0}
+        api.post("/alert-rules", json=rule).raise_for_status()
     faults = state / "gpu-faults.json"
     off_the_bus = {"problem": "XID 79: fallen off the bus", "ecc": 2}
     faults.write_text(json.dumps({bad: off_the_bus, hot: {"temperature_c": 95}}))

@@ -118,6 +118,11 @@ CASES = {
         {"skep_log_held_bytes": "0x90"},
         {"code": "log_store_away", "severity": "critical"},
     ),
+    "SkepRuleFires": Case(
+        {'skep_rule_alerts{rule="doctor", kind="doctor", instance="w"}': "1x90"},
+        {'skep_alert{code="logs_waiting", severity="warning"}': "1x90"},
+        {"rule": "doctor", "kind": "doctor"},
+    ),
     "SkepAgentDisconnected": Case(
         {'skep_agent_connected{node="gpu-07", instance="gpu-07:9470"}': "0x90"},
         {'skep_agent_connected{node="gpu-07", instance="gpu-07:9470"}': "1x90"},

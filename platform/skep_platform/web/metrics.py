@@ -72,6 +72,13 @@ SELECT v.name, m.worst_rho, m.jain_index
   FROM usage_fairnessmeasure m JOIN tenancy_virtualcluster v ON v.id = m.vc_id
  WHERE m.at > now() - interval '3 hours'
 """
+# Those of the rules of administrators that fire now.
+FIRING = """
+SELECT r.name, r.kind, count(*)
+  FROM operations_alert a JOIN operations_alertrule r ON r.id = a.rule_id
+ WHERE a.ended_at IS NULL AND a.fired_at IS NOT NULL
+ GROUP BY 1, 2
+"""
 USE_KINDS = ("owned", "used", "borrowed", "lent", "bad", "unavailable", "waiting")
 
 
@@ -204,6 +211,8 @@ def _of_database() -> Iterator[tuple[str, str, list[str], Values]]:
     yield "skep_jobs", "Jobs that did not end.", ["virtual_cluster", "state"], jobs
     yield _quotas(None)
     yield from _fairness()
+    firing: Values = [((rule, kind), n) for rule, kind, n in fetch(FIRING, [])]
+    yield "skep_rule_alerts", "Alerts of rules that fire.", ["rule", "kind"], firing
     starts = calibration.last_days().get(calibration.START)
     kept = starts.within if starts else 0
     counted: Values = [(("kept",), kept), (("broken",), starts.intervals - kept if starts else 0)]

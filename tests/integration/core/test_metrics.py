@@ -21,9 +21,11 @@ from tests.support.stack import eventually
 
 from skep_platform import env_settings
 from skep_platform.accounts.models import User
-from skep_platform.cluster.models import Node, NodeState
+from skep_platform.cluster.models import Device, Node, NodeState
 from skep_platform.core import metrics
 from skep_platform.jobs.models import Job
+from skep_platform.operations import rules
+from skep_platform.operations.models import AlertRule
 from skep_platform.scheduling.tick import Scheduler, run_once
 from skep_platform.telemetry import calibration
 from skep_platform.telemetry.models import GpuRollup
@@ -125,6 +127,19 @@ def test_the_cluster_in_numbers_costs_the_same_however_large_it_is(admin):
     assert 'skep_task_queue_messages{queue="scheduler"}' in text
     # What the page Health names is an alert here as well.
     assert 'skep_alert{code="nodes_awaited",severity="warning"} 1.0' in text
+
+
+def test_alerts_of_rules_that_fire_are_counted_and_others_are_not():
+    AlertRule.objects.all().delete()
+    for name, minutes in (("now", 0), ("later", 60)):
+        rules.create(name=name, kind="bad_node", for_minutes=minutes)
+    node = make_node("sick", gpus=2)
+    Device.objects.filter(node=node).update(health="BAD")
+    rules.evaluate()
+    text = text_of(ClusterMetrics(read_cluster))
+    assert [line for line in text.splitlines() if line.startswith("skep_rule_alerts")] == [
+        'skep_rule_alerts{kind="bad_node",rule="now"} 1.0'
+    ]
 
 
 def test_a_scrape_soon_after_another_asks_nothing(django_assert_num_queries):
