@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 import redis
-from django.conf import settings
 from django.db.models import Count
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
@@ -31,6 +29,7 @@ from skep_platform.core.notifications import valkey
 from skep_platform.env_settings import KEY_PREFIX
 from skep_platform.jobs.models import ACTIVE_JOB_STATES
 from skep_platform.jobs.queries import visible_to
+from skep_platform.operations import readings
 from skep_platform.scheduling.source import Reader
 from skep_platform.telemetry import store
 from skep_platform.tenancy import queries as tenancy
@@ -171,19 +170,16 @@ def _store(
 
 def _store_space() -> Iterator[dict[str, Any]]:
     """Of chunks in local files; an object store has its own."""
-    location = settings.STORAGES["logs"].get("OPTIONS", {}).get("location")
-    if location is None:
+    disk = readings.store()
+    if disk.free_bytes is None or disk.total_bytes is None:
         return
-    try:
-        disk = shutil.disk_usage(settings.SKEP_DATA_DIR)
-    except OSError:
-        return
-    if disk.free < disk.total * STORE_LOW_SHARE:
+    if disk.free_bytes < disk.total_bytes * STORE_LOW_SHARE:
         message = (
-            f"The disk of the log store has {disk.free / GIB:.1f} of {disk.total / GIB:.1f} GiB "
-            f"left. Free space, or keep logs for a shorter time (SKEP_LOG_RETENTION_DAYS)."
+            f"The disk of the log store has {disk.free_bytes / GIB:.1f} of "
+            f"{disk.total_bytes / GIB:.1f} GiB left. Free space, or keep logs for a shorter time "
+            f"(SKEP_LOG_RETENTION_DAYS)."
         )
-        details: dict[str, Any] = {"free_bytes": disk.free, "total_bytes": disk.total}
+        details = {"free_bytes": disk.free_bytes, "total_bytes": disk.total_bytes}
         yield alert("log_store_nearly_full", "warning", message, **details)
 
 

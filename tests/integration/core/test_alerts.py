@@ -16,6 +16,7 @@ from skep_platform.cluster.models import ControlPlane, Node
 from skep_platform.core.errors import Unavailable
 from skep_platform.core.notifications import valkey
 from skep_platform.env_settings import KEY_PREFIX
+from skep_platform.operations.readings import Store
 from skep_platform.telemetry import store
 from skep_platform.web import api
 
@@ -86,6 +87,15 @@ def test_finding_c7_what_a_node_reports_itself_is_bounded():
     node.refresh_from_db()
     assert (node.disk_free_mb, node.disk_total_mb) == (0, 2**31 - 1)
     assert node.log_bytes_waiting == 2**63 - 1
+
+
+def test_a_disk_of_the_log_store_that_is_nearly_full_is_an_alert(sent, monkeypatch):
+    monkeypatch.setattr(api, "STORE_LOW_SHARE", 0.05)
+    monkeypatch.setattr(api.readings, "store", lambda: Store("local", 4 << 30, 100 << 30))
+    alert = sent()["log_store_nearly_full"]
+    assert "4.0 of 100.0 GiB left" in alert["message"]
+    monkeypatch.setattr(api.readings, "store", lambda: Store("s3://logs", None, None))
+    assert sent() == {}
 
 
 def test_finding_c8_nodes_that_are_waited_for_are_reported(sent):

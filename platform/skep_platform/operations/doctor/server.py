@@ -101,9 +101,6 @@ def check_processes() -> Iterator[Finding]:
     yield from _settings_differ(running)
 
 
-WORKER = "worker ({})"
-
-
 def _missing_kinds(running: list[Process]) -> Iterator[Finding]:
     worked = {queue for p in running if p.kind.startswith("worker") for queue in _queues_of(p)}
     kinds = {process.kind for process in running}
