@@ -179,7 +179,7 @@ def _store_space() -> Iterator[dict[str, Any]]:
             f"{disk.total_bytes / GIB:.1f} GiB left. Free space, or keep logs for a shorter time "
             f"(SKEP_LOG_RETENTION_DAYS)."
         )
-        details = {"free_bytes": disk.free_bytes, "total_bytes": disk.total_bytes}
+        details: dict[str, Any] = {"free_bytes": disk.free_bytes, "total_bytes": disk.total_bytes}
         yield alert("log_store_nearly_full", "warning", message, **details)
 
 
