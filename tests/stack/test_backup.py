@@ -38,22 +38,25 @@ taskRoles:
 secrets: {{key: hush-hush}}
 """
 
+SECRETS_KEY = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="  # of 32 bytes
+
 Backup = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def backup_in(home: Home) -> Backup:
+def backup_in(home: Home, **environment: str) -> Backup:
+    """As cron does: without the settings with which Skep was started."""
+
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "skep_platform.onebox", "backup", *map(str, arguments)]
-        return subprocess.run(
-            command, env=environment_of(home), capture_output=True, text=True, check=False
-        )
+        known = environment_of(home, **environment)
+        return subprocess.run(command, env=known, capture_output=True, text=True, check=False)
 
     return run
 
 
 @pytest.fixture(scope="module")
 def skep() -> Iterator[Stack]:
-    with stack("--nodes=1", "--gpus=2") as running:
+    with stack("--nodes=1", "--gpus=2", SKEP_SECRETS_KEYS=SECRETS_KEY) as running:
         yield running
 
 
@@ -81,7 +84,9 @@ def test_a_backup_says_what_it_is_and_is_closed_to_others(skep, made):
     assert {part["name"] for part in found["parts"]} == {"database.dump", "stores.tar"}
     assert ["jobs", "0001_initial"] in found["migrations"]
     assert {backup.stat().st_mode & 0o77, keys.stat().st_mode & 0o77} == {0}
-    secret = json.loads(keys.read_text())["secret_key"]
+    written = json.loads(keys.read_text())
+    assert written["secrets_keys"] == SECRETS_KEY
+    secret = written["secret_key"]
     assert all(secret.encode() not in file.read_bytes() for file in backup.iterdir())
     run = backup_in(skep.home)
     (listed,) = json.loads(run("list", backup.parent, "--json").stdout)
@@ -145,14 +150,17 @@ def test_jobs_that_run_are_adopted_by_the_restored_skep_with_every_line(skep, ma
     skep.process.wait(timeout=60)
     new = Home(tmp_path / "home")
     done = backup_in(new)("restore", backup, "--keys", keys)
+    assert (done.returncode, "keys_differ" in done.stderr) == (1, True), done.stderr
+    run = backup_in(new, SKEP_SECRETS_KEYS=SECRETS_KEY)
+    done = run("restore", backup, "--keys", keys)
     assert done.returncode == 0, done.stderr
-    assert backup_in(new)("restore", backup).returncode == 1  # once
+    assert run("restore", backup).returncode == 1  # once
     # The state of nodes is theirs. Only the server's is lost.
     shutil.rmtree(skep.home.engines)
     shutil.rmtree(skep.home.data)
     shutil.copytree(skep.home.nodes, new.nodes, dirs_exist_ok=True)
     port = free_port()
-    process = start(new, port, "--nodes=1", "--gpus=2")
+    process = start(new, port, "--nodes=1", "--gpus=2", SKEP_SECRETS_KEYS=SECRETS_KEY)
     restored = Stack(new, f"http://127.0.0.1:{port}", process)
     try:
         end = restored.wait_for_end(job)

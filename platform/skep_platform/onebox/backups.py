@@ -182,7 +182,7 @@ def restore(home: Home, folder: Path, *, keys: Path | None) -> Manifest:
 
 
 def _fill(home: Home, environment: Mapping[str, str], folder: Path) -> None:
-    stores = os.environ.get("SKEP_LOG_STORE", "") or "local"
+    stores = environment.get("SKEP_LOG_STORE", "") or "local"
     names = [DUMP]
     if stores == "local":
         copied = _copy(home, folder / TAR, {})
@@ -247,6 +247,7 @@ def _files(home: Home) -> Iterator[Path]:
 
 
 def _environment(home: Home) -> dict[str, str]:
+    """Return the settings of the running Skep; those of this process may be others."""
     if home.supervisor_pid() is None:
         raise BackupError(
             "skep_does_not_run", f"Skep does not run in {home.root}: `skep up` first."
@@ -261,7 +262,7 @@ def _write_keys(environment: Mapping[str, str], keys: Path, to: Path) -> None:
         raise BackupError("keys_beside_backup", message)
     found = {
         "secret_key": environment["SKEP_SECRET_KEY"],
-        "secrets_keys": os.environ.get("SKEP_SECRETS_KEYS", ""),
+        "secrets_keys": environment.get("SKEP_SECRETS_KEYS", ""),
     }
     write_private(keys, json.dumps(found) + "\n")
 
@@ -306,7 +307,8 @@ def _connection(url: str) -> dict[str, str]:
     """Return the environment for PostgreSQL's programs: no password on a command line."""
     found = conninfo_to_dict(url)
     named = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD"}
-    named |= {"dbname": "PGDATABASE"}
+    named |= {"dbname": "PGDATABASE", "target_session_attrs": "PGTARGETSESSIONATTRS"}
+    named |= {name: f"PG{name.upper()}" for name in ("sslmode", "sslrootcert", "sslcert", "sslkey")}
     return {variable: str(found[key]) for key, variable in named.items() if found.get(key)}
 
 

@@ -58,8 +58,8 @@ class Home:
 
     @property
     def environment(self) -> Path:
-        """Return the file (0600) with the environment of the server's processes, which
-        `skep manage` uses."""
+        """Return the file (0600) with the settings of the server's processes, which `skep manage`
+        and `skep backup` use."""
         return self.run / "environment.json"
 
     def prepare(self) -> None:

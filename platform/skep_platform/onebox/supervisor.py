@@ -76,7 +76,10 @@ class Supervisor:
             stale.unlink(missing_ok=True)
         where = self._prepare_engines()
         environment = programs.server_environment(self.home, self.options, where)
-        write_private(self.home.environment, json.dumps(environment))
+        # With our own settings: a backup by cron has neither the keys nor the store of logs in its
+        # environment, and would be made without them.
+        own = {name: text for name, text in os.environ.items() if name.startswith("SKEP_")}
+        write_private(self.home.environment, json.dumps(own | environment))
         # All of these spend their first seconds loading Python modules: side by side.
         self._keep(programs.web(self.options, environment))
         self._keep(programs.gateway(self.options, environment))
