@@ -16,7 +16,7 @@ import redis
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 from tests.support.platform_api import Api
@@ -424,6 +424,18 @@ class TestAsked:
             call_command("skep_doctor", "queues", "--json")
         assert ended.value.code == 1
         assert not json.loads(capsys.readouterr().out)["healthy"]
+
+    def test_the_command_ends_with_1_on_a_warning_where_it_is_asked_to(self, capsys):
+        call_command("skep_doctor", "backup")
+        with pytest.raises(SystemExit) as ended:
+            call_command("skep_doctor", "backup", "--strict")
+        assert ended.value.code == 1
+        assert "No backup was ever recorded" in capsys.readouterr().out
+
+    def test_the_command_refuses_a_check_that_it_does_not_know(self):
+        """A script that misspells one must not pass for ever."""
+        with pytest.raises(CommandError, match="no check databse; there are: settings, "):
+            call_command("skep_doctor", "databse")
 
     def test_a_check_that_fails_is_a_finding(self, monkeypatch):
         def away() -> object:

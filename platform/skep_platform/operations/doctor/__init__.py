@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from skep_platform.core.errors import SkepError
 from skep_platform.operations.doctor import network, nodes, server, stores
-from skep_platform.operations.doctor.findings import ERROR, Check, Finding, examine
+from skep_platform.operations.doctor.findings import ERROR, WARNING, Check, Finding, examine
 
 CHECKS: dict[str, Check] = {
     "settings": server.check_settings,
@@ -39,11 +40,16 @@ class Examined:
 
 
 def run(only: frozenset[str] = frozenset()) -> list[Examined]:
-    """Run all checks, or those named. Never raises: a check that fails is a finding."""
+    """Run all checks, or those named; one that fails is a finding. Raises SkepError
+    `check_unknown`."""
+    if unknown := sorted(only - CHECKS.keys()):
+        message = f"There is no check {unknown[0]}; there are: {', '.join(CHECKS)}."
+        raise SkepError(message, code="check_unknown", field="checks", checks=unknown)
     wanted = {name: check for name, check in CHECKS.items() if not only or name in only}
     return [Examined(name, examine(check)) for name, check in wanted.items()]
 
 
-def healthy(examined: list[Examined]) -> bool:
-    """Return whether there is no error."""
-    return all(one.severity != ERROR for check in examined for one in check.findings)
+def healthy(examined: list[Examined], *, strict: bool = False) -> bool:
+    """Return whether there is no error; `strict`: no warning either."""
+    bad = (ERROR, WARNING) if strict else (ERROR,)
+    return all(one.severity not in bad for check in examined for one in check.findings)

@@ -10,8 +10,9 @@ from argparse import ArgumentParser
 from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
+from skep_platform.core.errors import SkepError
 from skep_platform.operations import doctor
 
 
@@ -22,10 +23,14 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("checks", nargs="*", metavar="CHECK", default=[])
         parser.add_argument("--json", action="store_true")
+        parser.add_argument("--strict", action="store_true", help="Warnings count as errors.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        found = doctor.run(frozenset(options["checks"]))
-        healthy = doctor.healthy(found)
+        try:
+            found = doctor.run(frozenset(options["checks"]))
+        except SkepError as error:
+            raise CommandError(str(error)) from None
+        healthy = doctor.healthy(found, strict=options["strict"])
         if options["json"]:
             body = {"healthy": healthy, "checks": [asdict(one) for one in found]}
             self.stdout.write(json.dumps(body))
