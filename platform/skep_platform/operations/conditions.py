@@ -24,6 +24,7 @@ from skep_platform.operations import doctor, readings
 from skep_platform.operations.doctor import network
 from skep_platform.operations.doctor.findings import ERROR, WARNING
 from skep_platform.operations.models import AlertRule, RuleAction, RuleKind
+from skep_platform.telemetry import idle
 
 MOST = 200  # of one rule at a time; the rest is found when these are over
 
@@ -82,13 +83,12 @@ SELECT j.id, j.name, v.name, j.gpus
 HAVING bool_and(u.seconds >= %(seen)s * 60 * %(minutes)s AND coalesce(u.idle, false))
  ORDER BY j.gpus DESC, j.id LIMIT %(most)s
 """
-SEEN = 0.8  # share of the time for which samples must be there
 
 
 def _idle_gpus(rule: AlertRule) -> Iterable[Met]:
     """Return running jobs none of whose GPUs was used, on positive evidence."""
     minutes = max(rule.for_minutes, 1)
-    values = {"percent": rule.threshold, "minutes": minutes, "seen": SEEN, "most": MOST}
+    values = {"percent": rule.threshold, "minutes": minutes, "seen": idle.SEEN, "most": MOST}
     for pk, name, vc, gpus in fetch(IDLE, values):
         message = (
             f"The {gpus} GPUs of job {name} ({vc}) stayed below {rule.threshold:g} % for "

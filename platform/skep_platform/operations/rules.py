@@ -25,13 +25,10 @@ from skep_platform.core.errors import Conflict, NotFound, SkepError
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
 from skep_platform.jobs.lifecycle import messages
-from skep_platform.jobs.lifecycle.job_state import lock
-from skep_platform.jobs.lifecycle.stopping import audited, stop_locked
-from skep_platform.jobs.models import Job
-from skep_platform.jobs.states import JobState
 from skep_platform.operations import conditions
 from skep_platform.operations.conditions import KINDS, Kind, Met
 from skep_platform.operations.models import Alert, AlertRule, RuleAction, RuleKind
+from skep_platform.telemetry import idle
 
 log = structlog.get_logger(__name__)
 MOST_RULES = 100
@@ -220,16 +217,10 @@ def _cordon(rule: AlertRule, alert: Alert) -> str:
 
 
 def _stop(rule: AlertRule, alert: Alert) -> str:
-    shown = Job.objects.select_related("vc", "owner").defer("spec", "spec_text")
-    found = shown.filter(pk=alert.subject).first()
-    for job in lock(Job.objects.filter(pk=alert.subject, idle_exempt=False)):
-        if found and job.row.state == JobState.RUNNING and job.row.stop_requested_at is None:
-            why = messages.idle(found.gpus, round(rule.threshold), rule.for_minutes * 60)
-            stop_locked(job, why, actor="")
-            owner = found.owner.get_username()
-            audited(found, "job.stop", owner=owner, code=why["code"], rule=rule.name)
-            return "The job was stopped."
-    return "The job had ended, or is exempt."
+    minutes = max(rule.for_minutes, 1)
+    why = messages.idle(alert.details["gpus"], round(rule.threshold), minutes * 60)
+    stopped = idle.stop({UUID(alert.subject): why}, rule=rule.name)
+    return "The job was stopped." if stopped else "The job had ended, or is exempt."
 
 
 _ACTIONS = {RuleAction.CORDON: _cordon, RuleAction.STOP: _stop}

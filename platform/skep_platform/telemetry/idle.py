@@ -9,9 +9,10 @@ the numbers; a VC admin may exempt a job.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -98,20 +99,32 @@ def _is_as_read(job: Watched, warned_at: datetime | None) -> bool:
 
 
 def _stop(jobs: Sequence[Watched]) -> None:
-    if not jobs:
-        return
-    rules = {job.id: job for job in jobs}
-    with transaction.atomic():
-        of_audit = Job.objects.select_related("vc", "owner").defer("spec", "spec_text")
-        shown = {job.pk: job for job in of_audit.filter(pk__in=rules)}
-        for job in lock(Job.objects.filter(pk__in=rules, idle_exempt=False)):
-            if job.row.state == JobState.RUNNING and job.row.stop_requested_at is None:
-                rule = rules[job.id]
-                minutes = rule.minutes + rule.stop_minutes
-                why = messages.idle(rule.gpus, rule.percent, minutes * 60)
-                stop_locked(job, why, actor="")
-                owner = shown[job.id].owner.get_username()
-                audited(shown[job.id], "job.stop", owner=owner, code=why["code"])
+    """Stop jobs that stayed idle after they had been warned."""
+    stop(
+        {
+            job.id: messages.idle(job.gpus, job.percent, (job.minutes + job.stop_minutes) * 60)
+            for job in jobs
+        }
+    )
+
+
+@transaction.atomic
+def stop(reasons: Mapping[UUID, dict[str, Any]], **facts: str) -> set[UUID]:
+    """Stop the idle jobs for these reasons, but those that ended or were exempted meanwhile; return
+    which. `facts` go into the audit log."""
+    if not reasons:
+        return set()
+    of_audit = Job.objects.select_related("vc", "owner").defer("spec", "spec_text")
+    shown = {job.pk: job for job in of_audit.filter(pk__in=reasons)}
+    stopped = set()
+    for job in lock(Job.objects.filter(pk__in=reasons, idle_exempt=False)):
+        if job.row.state == JobState.RUNNING and job.row.stop_requested_at is None:
+            why = reasons[job.id]
+            stop_locked(job, why, actor="")
+            owner = shown[job.id].owner.get_username()
+            audited(shown[job.id], "job.stop", owner=owner, code=why["code"], **facts)
+            stopped.add(job.id)
+    return stopped
 
 
 def _warning(job: Watched) -> str:
