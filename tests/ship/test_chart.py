@@ -10,7 +10,7 @@ from pathlib import Path
 import kubernetes_validate
 import pytest
 from ruamel.yaml import YAML
-from tests.ship.test_monitoring import promtool
+from tests.ship.test_monitoring import alerts, promtool
 from tests.support.kube_discovery import kube_discovery
 
 from skep_platform.cluster.services import MAX_JOIN_TTL
@@ -381,6 +381,21 @@ def test_keys_that_seal_secrets_come_from_the_secret_unless_they_are_set_otherwi
     assert named(*other) == [{"name": "SKEP_SECRETS_KEYS", "value": "x"}]
 
 
+def test_any_option_of_the_agent_can_be_given(helm):
+    options = (
+        "--set",
+        "agent.args={--label=rack=r1}",
+        "--set",
+        "agent.extraEnv[0].name=SKEP_REGISTRIES",
+    )
+    found = render(helm, *options, "--set", "agent.extraEnv[0].value=10.1.0.0/16")
+    [agent] = [d for d in documents(found) if d["kind"] == "DaemonSet"]
+    [container] = containers(agent)
+    assert container["args"] == ["--label=rack=r1"]
+    assert {"name": "SKEP_REGISTRIES", "value": "10.1.0.0/16"} in container["env"]
+    assert agent["spec"]["template"]["spec"]["priorityClassName"] == "system-node-critical"
+
+
 def test_the_join_token_of_the_notes_is_one_that_the_server_makes():
     notes = (CHART / "templates/NOTES.txt").read_text()
     [seconds] = re.findall(r'"expires_in_s": (\d+)', notes)
@@ -408,7 +423,8 @@ def test_the_operator_gets_the_rules_with_links_to_the_documentation(helm, tmp_p
     file = tmp_path / "rules.yaml"
     file.write_text(json.dumps(rules))
     done = promtool("check", "rules", file)
-    assert (done.returncode, "21 rules found" in done.stdout) == (0, True), done.stderr
+    wanted = f"{len(alerts())} rules found"
+    assert (done.returncode, wanted in done.stdout) == (0, True), done.stderr
     links = {rule["annotations"]["runbook_url"] for rule in rules["groups"][0]["rules"]}
     assert "https://skep.example.org/docs/run-books.html#skepnoagents" in links
     monitor = found["ServiceMonitor"]["spec"]

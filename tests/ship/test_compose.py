@@ -115,6 +115,15 @@ def test_a_node_needs_only_the_address_and_a_join_token():
     assert done.returncode == 0, done.stderr
 
 
+def test_what_an_agent_may_be_told_reaches_it():
+    env = {"SKEP_PUBLIC_URL": "https://skep.example.org", "SKEP_REGISTRIES": "10.1.0.0/16"}
+    done = compose("deploy/agent.compose.yml", env=env)
+    agent = YAML(typ="safe", pure=True).load(done.stdout)["services"]["agent"]
+    assert agent["environment"]["SKEP_REGISTRIES"] == "10.1.0.0/16"
+    # Without a value an option has its default.
+    assert agent["environment"]["SKEP_AGENT_METRICS"] == ""
+
+
 def test_a_node_with_storages_may_mount_and_shares_its_mounts():
     env = {"SKEP_PUBLIC_URL": "https://skep.example.org", "SKEP_STORAGE_ROOT": "/srv/shared"}
     done = compose("deploy/agent.compose.yml", "deploy/storages.compose.yml", env=env)
