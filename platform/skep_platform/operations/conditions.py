@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.core.cache import cache
-from django.db.models import Count, F, Q
+from django.db.models import Count, F, Q, QuerySet
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
@@ -97,8 +97,14 @@ def _idle_gpus(rule: AlertRule) -> Iterable[Met]:
         yield Met(str(pk), name, message, f"/jobs/{pk}", {"virtual_cluster": vc, "gpus": gpus})
 
 
+def _maintained() -> QuerySet[Node]:
+    """Return the nodes whose planned maintenance is on: what they lack then wakes no one."""
+    return Node.objects.filter(maintenance_from__lte=Now(), maintenance_until__gt=Now())
+
+
 def _bad_nodes(rule: AlertRule) -> Iterable[Met]:
     bad = Device.objects.filter(health=Device.Health.BAD, node__state=NodeState.ONLINE)
+    bad = bad.exclude(node__in=_maintained())
     counts = bad.values("node__name").annotate(n=Count("pk")).filter(n__gte=int(rule.threshold))
     for name, n in counts.order_by("node__name").values_list("node__name", "n"):
         message = f"{n} GPUs of node {name} are bad."
@@ -108,6 +114,7 @@ def _bad_nodes(rule: AlertRule) -> Iterable[Met]:
 def _nodes_away(rule: AlertRule) -> Iterable[Met]:
     since = timezone.now() - timedelta(minutes=rule.threshold)
     away = Node.objects.filter(state__in=(NodeState.UNREACHABLE, NodeState.LOST))
+    away = away.exclude(pk__in=_maintained())
     for node in (
         away.filter(last_heartbeat_at__lt=since)
         .order_by("name")

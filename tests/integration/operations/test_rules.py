@@ -201,6 +201,20 @@ class TestConditions:
         make_node("here")
         assert conditions.find(rule("node_away")).keys() == {"gone"}
 
+    @pytest.mark.parametrize(("until_h", "found"), [(1, set()), (-1, {"gone"})])
+    def test_a_node_is_not_missed_during_its_maintenance(self, until_h, found):
+        node, now = make_node("gone"), timezone.now()
+        sicken(node)
+        Node.objects.filter(pk=node.pk).update(
+            maintenance_from=now - timedelta(hours=2),
+            maintenance_until=now + timedelta(hours=until_h),
+        )
+        assert conditions.find(rule("bad_node")).keys() == found
+        Node.objects.filter(pk=node.pk).update(
+            state="UNREACHABLE", last_heartbeat_at=now - timedelta(hours=2)
+        )
+        assert conditions.find(rule("node_away")).keys() == found
+
     def test_jobs_that_do_not_begin_or_do_not_end(self, alice, vc):
         job = running_job(alice, vc, 1)
         stuck = rule("stuck_job")
