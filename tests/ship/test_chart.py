@@ -384,14 +384,14 @@ def test_keys_that_seal_secrets_come_from_the_secret_unless_they_are_set_otherwi
 def test_any_option_of_the_agent_can_be_given(helm):
     options = (
         "--set",
-        "agent.args={--label=rack=r1}",
+        "agent.args={--labels=rack=r1}",
         "--set",
         "agent.extraEnv[0].name=SKEP_REGISTRIES",
     )
     found = render(helm, *options, "--set", "agent.extraEnv[0].value=10.1.0.0/16")
     [agent] = [d for d in documents(found) if d["kind"] == "DaemonSet"]
     [container] = containers(agent)
-    assert container["args"] == ["--label=rack=r1"]
+    assert container["args"] == ["--labels=rack=r1"]
     assert {"name": "SKEP_REGISTRIES", "value": "10.1.0.0/16"} in container["env"]
     assert agent["spec"]["template"]["spec"]["priorityClassName"] == "system-node-critical"
 
