@@ -381,6 +381,25 @@ def test_keys_that_seal_secrets_come_from_the_secret_unless_they_are_set_otherwi
     assert named(*other) == [{"name": "SKEP_SECRETS_KEYS", "value": "x"}]
 
 
+def test_the_operator_scrapes_agents_apart_from_the_server(helm):
+    asked = "metrics.enabled=true,metrics.token=0123456789abcdef,metrics.operator=true"
+    found = documents(render(helm, "--set", f"{asked},agent.metricsPort=9471"))
+    [monitor] = [d["spec"] for d in found if d["kind"] == "PodMonitor"]
+    [agent] = [d["spec"]["template"] for d in found if d["kind"] == "DaemonSet"]
+    assert monitor["selector"]["matchLabels"].items() <= agent["metadata"]["labels"].items()
+    [endpoint] = monitor["podMetricsEndpoints"]
+    [container] = agent["spec"]["containers"]
+    assert container["ports"] == [
+        {"name": endpoint["port"], "containerPort": 9471, "hostPort": 9471}
+    ]
+    # SkepProcessDown is about the job of the server alone, whose service finds pods by its port.
+    [service] = [
+        d for d in found if d["metadata"]["name"] == "hive-metrics" and d["kind"] == "Service"
+    ]
+    assert service["spec"]["ports"][0]["targetPort"] != endpoint["port"]
+    assert endpoint["relabelings"] == [{"targetLabel": "job", "replacement": "skep-agents"}]
+
+
 def test_any_option_of_the_agent_can_be_given(helm):
     options = (
         "--set",
