@@ -1,6 +1,5 @@
 """What the scheduler measures of its rounds, and what it logs and records of each placement. The
-process that holds the scheduler's lock has news; numbers of a scheduler that stands by stay where
-they were."""
+process that leads has news; numbers of a scheduler that stands by stay where they were."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def _broker(holding: list[tuple[str, int]]) -> Iterator[dict[str, Any]]:
         away = store.store_away()
         rounds: Any = valkey().llen(f"{KEY_PREFIX}scheduler")
     except redis.RedisError:
-        text = "Valkey does not answer: pages are not live, and the scheduler starts late."
+        text = "Valkey does not answer: no job is placed until it does, and pages are not live."
         yield alert("valkey_away", "critical", text)
         return
     yield from _store(away, holding)
