@@ -115,7 +115,7 @@ def test_a_node_needs_only_the_address_and_a_join_token():
     assert done.returncode == 0, done.stderr
 
 
-def test_what_an_agent_may_be_told_reaches_it():
+def test_options_of_an_agent_reach_it():
     env = {"SKEP_PUBLIC_URL": "https://skep.example.org", "SKEP_REGISTRIES": "10.1.0.0/16"}
     done = compose("deploy/agent.compose.yml", env=env)
     agent = YAML(typ="safe", pure=True).load(done.stdout)["services"]["agent"]

@@ -225,7 +225,7 @@ def test_bad_and_hot_gpus_fire_until_they_are_repaired(skep, prometheus):
     with skep.api() as api:
         (node,) = api.get("/nodes").json()["results"]
         bad, hot = (gpu["uuid"] for gpu in api.get(f"/nodes/{node['name']}").json()["gpus"])
-        # A rule of Skep's own, of which Prometheus hears, too: looked at each minute.
+        # A rule of Skep's own, whose alerts Prometheus gets, too: looked at each minute.
         rule = {"name": "bad at once", "kind": "bad_node", "for_minutes": 0}
         api.post("/alert-rules", json=rule).raise_for_status()
     faults = state / "gpu-faults.json"
