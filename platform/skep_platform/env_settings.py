@@ -414,7 +414,7 @@ def broker_url(url: str) -> str:
         )
     parts = urlsplit(url)
     if parts.scheme == "rediss" and "ssl_cert_reqs" not in parse_qs(parts.query):
-        # Other clients look at the certificate unless told otherwise, Celery only when told to.
+        # Other clients look at the certificate by default, and Celery only where it is asked for.
         query = "&".join(each for each in (parts.query, "ssl_cert_reqs=required") if each)
         return parts._replace(query=query).geturl()
     if parts.scheme != "unix":
