@@ -29,10 +29,46 @@ class Every(schedule):
         return super().is_due(min(self.maybe_make_aware(last_run_at), self.now()))
 
 
+# Short tasks that are sent together, see `core.rounds`, by how often.
+ROUNDS: dict[float, tuple[str, ...]] = {
+    2.0: (
+        "skep.jobs.reconcile",
+        "skep.cluster.reconcile",
+        "skep.cells.drain",
+        "skep.telemetry.diagnose",
+        "skep.notifications.collect",
+        "skep.notifications.send_webhooks",
+    ),
+    5.0: (
+        "skep.telemetry.read_metrics",
+        "skep.telemetry.count_use",
+        "skep.notifications.send_mails",
+        "skep.accounts.send_mails",
+        "skep.simulations.run",
+    ),
+}
+
+
+def tasks(entries: dict[str, Any]) -> set[str]:
+    """Return the names of the tasks that these entries of a schedule send or run."""
+    found = {entry["task"] for entry in entries.values()}
+    return found.union(*(entry.get("kwargs", {}).get("tasks", ()) for entry in entries.values()))
+
+
+def _round(every_s: float) -> dict[str, Any]:
+    return {
+        "task": "skep.core.round",
+        "schedule": Every(every_s),
+        "kwargs": {"tasks": list(ROUNDS[every_s]), "expires_s": 2 * every_s},
+        "options": {"expires": 2 * every_s},
+    }
+
+
 def beat(tick_s: float) -> dict[str, Any]:
     """Return the schedule. `tick_s`: time between two ticks of the scheduler. A message expires
     before the next but one comes, so that those of a time without workers do not pile up."""
     return {
+        **{f"round-of-{every_s:g}-s": _round(every_s) for every_s in ROUNDS},
         "tick": {
             "task": "skep.scheduling.tick",
             "schedule": Every(tick_s),
@@ -63,40 +99,10 @@ def beat(tick_s: float) -> dict[str, Any]:
             "schedule": Every(30.0),
             "options": {"expires": 20},
         },
-        "reconcile-jobs": {
-            "task": "skep.jobs.reconcile",
-            "schedule": Every(2.0),
-            "options": {"expires": 4},
-        },
-        "reconcile-nodes": {
-            "task": "skep.cluster.reconcile",
-            "schedule": Every(2.0),
-            "options": {"expires": 4},
-        },
-        "drain-nodes": {
-            "task": "skep.cells.drain",
-            "schedule": Every(2.0),
-            "options": {"expires": 4},
-        },
         "measure-fairness": {
             "task": "skep.cells.measure_fairness",
             "schedule": Every(3600.0),
             "options": {"expires": 1800},
-        },
-        "diagnose-jobs": {
-            "task": "skep.telemetry.diagnose",
-            "schedule": Every(2.0),
-            "options": {"expires": 4},
-        },
-        "read-metrics": {
-            "task": "skep.telemetry.read_metrics",
-            "schedule": Every(5.0),
-            "options": {"expires": 10},
-        },
-        "count-use": {
-            "task": "skep.telemetry.count_use",
-            "schedule": Every(5.0),
-            "options": {"expires": 10},
         },
         "count-usage": {
             "task": "skep.usage.count",
@@ -108,30 +114,10 @@ def beat(tick_s: float) -> dict[str, Any]:
             "schedule": Every(3600.0),
             "options": {"expires": 600},
         },
-        "collect-notifications": {
-            "task": "skep.notifications.collect",
-            "schedule": Every(2.0),
-            "options": {"expires": 4},
-        },
-        "send-mails": {
-            "task": "skep.notifications.send_mails",
-            "schedule": Every(5.0),
-            "options": {"expires": 10},
-        },
         "sync-directory": {
             "task": "skep.accounts.sync_directory",
             "schedule": Every(300.0),
             "options": {"expires": 150},
-        },
-        "send-mails-of-accounts": {
-            "task": "skep.accounts.send_mails",
-            "schedule": Every(5.0),
-            "options": {"expires": 10},
-        },
-        "send-webhooks": {
-            "task": "skep.notifications.send_webhooks",
-            "schedule": Every(2.0),
-            "options": {"expires": 4},
         },
         "remind-of-waiting-jobs": {
             "task": "skep.notifications.remind",
@@ -142,11 +128,6 @@ def beat(tick_s: float) -> dict[str, Any]:
             "task": "skep.notifications.tidy",
             "schedule": Every(3600.0),
             "options": {"expires": 600},
-        },
-        "run-simulations": {
-            "task": "skep.simulations.run",
-            "schedule": Every(5.0),
-            "options": {"expires": 10},
         },
         "tidy-simulations": {
             "task": "skep.simulations.tidy",

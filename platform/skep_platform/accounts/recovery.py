@@ -20,12 +20,14 @@ from django.core import signing
 from django.core.mail import EmailMessage, get_connection
 from django.db import transaction
 from django.db.models import Q
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from skep_platform.accounts import queries, services
 from skep_platform.accounts.models import AccountMail, User
 from skep_platform.audit import services as audit
 from skep_platform.core import caller, smtp
+from skep_platform.core.compiled import Compiled
 from skep_platform.core.errors import Conflict, SkepError, TooMany, Unavailable
 from skep_platform.core.notifications import valkey
 
@@ -118,6 +120,14 @@ def send_due() -> int:
         if not _handle(row):
             break
     return taken
+
+
+def is_due() -> bool:
+    """Return whether anything is to be sent now. One query."""
+    return _DUE.finds()
+
+
+_DUE = Compiled(lambda: AccountMail.objects.filter(due_at__lte=Now()))
 
 
 @transaction.atomic

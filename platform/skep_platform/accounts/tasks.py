@@ -5,6 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from skep_platform.accounts import device, ldap_sync, recovery, services, sessions
+from skep_platform.core import rounds
 
 
 @shared_task(name="skep.accounts.tidy")
@@ -19,6 +20,9 @@ def tidy() -> None:
 def send_mails() -> None:
     """Send links that recover accounts or confirm addresses, within seconds of the request."""
     recovery.send_due()
+
+
+rounds.sent_when(send_mails.name, recovery.is_due)
 
 
 @shared_task(name="skep.accounts.sync_directory")

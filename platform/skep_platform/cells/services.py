@@ -26,6 +26,7 @@ from skep_platform.cluster import services as cluster
 from skep_platform.cluster.models import Node
 from skep_platform.cluster.services import cell_layout, lock_cell_layout
 from skep_platform.core import gc_control
+from skep_platform.core.compiled import Compiled
 from skep_platform.core.errors import Conflict, SkepError
 from skep_platform.jobs import queries as jobs
 from skep_platform.jobs.lifecycle import preempting
@@ -338,17 +339,22 @@ def forecast_drain(user: Any, node: Node, action: str) -> dict[str, Any]:
 
 def _staying() -> dict[str, set[UUID]]:
     """Return the jobs by node that were not asked to leave or to end yet."""
-    rows = TaskAttempt.objects.filter(
+    staying: dict[str, set[UUID]] = defaultdict(set)
+    for node, job_id in _STAYING.rows():
+        staying[node].add(job_id)
+    return staying
+
+
+_STAYING = Compiled(
+    lambda: TaskAttempt.objects.filter(
         node__draining=True,
         released_at=None,
         job__preempting_at=None,
         job__stop_requested_at=None,
         job__exit_reason__isnull=True,
-    )
-    staying: dict[str, set[UUID]] = defaultdict(set)
-    for node, job_id in rows.values_list("node__name", "job_id").order_by("node__name"):
-        staying[node].add(job_id)
-    return staying
+    ).order_by("node__name"),
+    *("node__name", "job_id"),
+)
 
 
 def _jobs_on(user: Any, node: Node, own: set[str] | None, what: str) -> Iterator[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
@@ -16,6 +17,7 @@ from django.utils import timezone
 from skep_platform.audit import services as audit
 from skep_platform.cluster.models import Node, NodeFault, NodeState
 from skep_platform.core import notifications
+from skep_platform.core.compiled import Compiled
 from skep_platform.core.events import record
 
 WINDOW = timedelta(hours=24)  # older faults count no more
@@ -33,13 +35,15 @@ def recent() -> QuerySet[NodeFault]:
     return NodeFault.objects.filter(at__gt=Now() - WINDOW)
 
 
-@transaction.atomic
 def cordon_faulty() -> list[str]:
     """Take nodes out of use on which enough jobs failed by the node's fault; returns their names.
     The last node that could take work stays. Safe to run twice at once: all nodes in use are
     locked before one of them is judged."""
-    if not _due():
-        return []
+    return _cordon_due() if _due() else []
+
+
+@transaction.atomic
+def _cordon_due() -> list[str]:
     in_use = Node.objects.filter(state=NodeState.ONLINE, cordoned=False)
     left = {node.pk: node for node in in_use.select_for_update(no_key=True).order_by("pk")}
     cordoned = []
@@ -72,14 +76,20 @@ def _due() -> list[UUID]:
     enough = settings.SKEP_CORDON_FAULTS
     if enough < 1:
         return []
-    in_use = _counted().filter(node__state=NodeState.ONLINE, node__cordoned=False)
-    latest = in_use.values("node", "witness").annotate(last=Max("at")).order_by("node", "last")
     events: dict[UUID, list[datetime]] = {}
-    for node, at in latest.values_list("node", "last"):
+    for node, at in _LATEST.rows():
         begun = events.setdefault(node, [])
         if not begun or at - begun[-1] >= EVENT:
             begun.append(at)
     return [node for node, begun in events.items() if len(begun) >= enough]
+
+
+def _latest() -> Any:
+    in_use = _counted().filter(node__state=NodeState.ONLINE, node__cordoned=False)
+    return in_use.values("node", "witness").annotate(last=Max("at")).order_by("node", "last")
+
+
+_LATEST = Compiled(_latest, "node", "last")
 
 
 def _counted() -> QuerySet[NodeFault]:

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -28,6 +28,7 @@ from skep_platform.audit import services as audit
 from skep_platform.cluster import checks, services
 from skep_platform.cluster.models import MaintenanceState, MaintenanceWindow, Node, NodeState
 from skep_platform.core.api import AdminWrites, Body, IsAdmin, validated
+from skep_platform.core.compiled import Compiled, Given
 from skep_platform.core.errors import Conflict, NotFound, SkepError
 from skep_platform.core.events import record
 from skep_platform.core.paging import page, paged
@@ -93,11 +94,21 @@ def reconcile(now: datetime | None = None) -> None:
     """Begin and end the windows whose time has come. One query when there are none; may overlap
     with itself."""
     now = now or timezone.now()
+    if not DUE.finds(now=now):
+        return
     begins = _open().filter(state=MaintenanceState.PLANNED, starts_at__lte=now)
     ends = _open().filter(state=MaintenanceState.ACTIVE, ends_at__lte=now)
     for window in [*begins[:AT_ONCE], *ends[:AT_ONCE]]:
         with transaction.atomic():
             _advance(window, now)
+
+
+DUE = Compiled(
+    lambda: MaintenanceWindow.objects.filter(
+        Q(state=MaintenanceState.PLANNED, starts_at__lte=Given("now"))
+        | Q(state=MaintenanceState.ACTIVE, ends_at__lte=Given("now"))
+    )
+)
 
 
 def open_windows(node: str = "") -> QuerySet[MaintenanceWindow]:

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import connection, transaction
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from skep_agent.protocol import INNER_MOUNTS, PEER_CHECKS, S3_MOUNTS, Heartbeat, Hello, Inventory
@@ -20,6 +21,7 @@ from skep_platform.cluster import inventory as inventories
 from skep_platform.cluster.models import NODE, ControlPlane, Device, Node, NodeState
 from skep_platform.core import notifications, ports
 from skep_platform.core.bulk import Writes, fetch
+from skep_platform.core.compiled import Compiled
 from skep_platform.core.errors import Conflict
 from skep_platform.core.events import event, record
 from skep_platform.core.models import Event
@@ -291,18 +293,25 @@ UPDATE cluster_node AS n SET desired_revision = n.desired_revision + 1
 """
 
 
-@transaction.atomic
 def expire_leases() -> list[UUID]:
     """Mark the nodes whose lease is over as LOST: they have fenced themselves by now. None does
     while no gateway is there to renew leases, nor before one has been there for a whole lease. Safe
     to run twice at once: a row is taken by one run, and the guard is checked under its lock."""
-    if not may_judge(lease()):
+    if not EXPIRED.finds() or not may_judge(lease()):
         return []
-    due = (
-        Node.objects.select_for_update(skip_locked=True, no_key=True)
-        .filter(state__in=NODE.before(NodeState.LOST), lease_expires_at__lt=Now())
-        .order_by("pk")
-    )
+    return _lose_expired()
+
+
+def _expired() -> QuerySet[Node]:
+    return Node.objects.filter(state__in=NODE.before(NodeState.LOST), lease_expires_at__lt=Now())
+
+
+EXPIRED = Compiled(_expired)
+
+
+@transaction.atomic
+def _lose_expired() -> list[UUID]:
+    due = _expired().select_for_update(skip_locked=True, no_key=True).order_by("pk")
     nodes = list(due)
     if not nodes:
         return []

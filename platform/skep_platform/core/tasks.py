@@ -1,10 +1,10 @@
-"""Periodic work on events."""
+"""Periodic work on events, and rounds of periodic work."""
 
 from __future__ import annotations
 
 from celery import shared_task
 
-from skep_platform.core import events
+from skep_platform.core import events, rounds
 
 _folder = events.Folder()
 
@@ -14,3 +14,9 @@ def tidy_events() -> None:
     """Keep the table of events bounded, a bounded time at a time. May overlap with itself."""
     _folder.fold()
     events.delete_old_events()
+
+
+@shared_task(name="skep.core.round")
+def run_round(tasks: list[str], expires_s: float) -> None:
+    """Run several short tasks, see `core.rounds`. May overlap with itself."""
+    rounds.run(tasks, expires_s)

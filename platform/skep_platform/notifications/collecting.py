@@ -23,6 +23,8 @@ from django.utils import timezone
 
 from skep_platform.accounts.models import User
 from skep_platform.core import notifications, user_events
+from skep_platform.core.bulk import loaded
+from skep_platform.core.compiled import Compiled
 from skep_platform.core.models import Event
 from skep_platform.core.user_events import BY_KIND, Channel, UserEvent, wants
 from skep_platform.jobs.models import Job
@@ -51,11 +53,13 @@ class _For:
 def collect() -> int:
     """Handle all events that wait; return how many. Does nothing while another worker does it."""
     done = 0
+    if not _ANY.finds():
+        return done
     for _ in range(ROUNDS):
         with transaction.atomic():
             if not _alone():
                 return done
-            rows = list(Event.objects.filter(notify=True).order_by("id")[:BATCH])
+            rows = [loaded(Event, _COLUMNS, values) for values in _WAITING.rows()]
             if rows:
                 _handle(rows, timezone.now())
                 Event.objects.filter(pk__in=[row.pk for row in rows]).update(notify=False)
@@ -63,6 +67,11 @@ def collect() -> int:
         if len(rows) < BATCH:
             break
     return done
+
+
+_COLUMNS = tuple(field.attname for field in Event._meta.concrete_fields)
+_ANY = Compiled(lambda: Event.objects.filter(notify=True))
+_WAITING = Compiled(lambda: Event.objects.filter(notify=True).order_by("id")[:BATCH], *_COLUMNS)
 
 
 def _alone() -> bool:

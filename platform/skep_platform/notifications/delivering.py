@@ -17,6 +17,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from skep_platform.core.compiled import Compiled, Given
 from skep_platform.core.events import notify
 from skep_platform.core.models import Event
 from skep_platform.core.user_events import Channel
@@ -46,6 +47,21 @@ def deliver(channel: str) -> int:
         _SENDERS[channel](claimed, token)
         tried += len(claimed)
     return tried
+
+
+def is_due(channel: str) -> bool:
+    """Return whether a message of this channel may be sent now. One query."""
+    return _DUE.finds(channel=str(channel))
+
+
+_DUE = Compiled(
+    lambda: Delivery.objects.filter(
+        Q(claimed_until=None) | Q(claimed_until__lt=Now()),
+        channel=Given("channel"),
+        state=DeliveryState.PENDING,
+        due_at__lte=Now(),
+    )
+)
 
 
 def _claim(channel: str, token: UUID) -> list[Delivery]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from celery import shared_task
 
+from skep_platform.core import rounds
 from skep_platform.core.user_events import Channel
 from skep_platform.notifications import collecting, delivering, services
 
@@ -25,6 +28,10 @@ def send_mails() -> None:
 def send_webhooks() -> None:
     """Send the messages of webhooks that are due."""
     delivering.deliver(Channel.WEBHOOK)
+
+
+rounds.sent_when(send_mails.name, partial(delivering.is_due, Channel.EMAIL))
+rounds.sent_when(send_webhooks.name, partial(delivering.is_due, Channel.WEBHOOK))
 
 
 @shared_task(name="skep.notifications.remind")

@@ -17,6 +17,7 @@ from kombu.exceptions import OperationalError
 
 from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
+from skep_platform.core.compiled import Compiled
 from skep_platform.core.errors import Conflict, SkepError
 from skep_platform.core.notifications import notify_topic
 from skep_platform.simulations import history
@@ -131,6 +132,16 @@ def stop(simulation: Simulation) -> None:
             state=SimulationState.STOPPED, finished_at=Now()
         )
     simulation.refresh_from_db()
+
+
+def is_due() -> bool:
+    """Return whether a simulation waits, or the worker of one may be gone. One query."""
+    return _UNFINISHED.finds()
+
+
+_UNFINISHED = Compiled(
+    lambda: Simulation.objects.filter(state__in=[SimulationState.QUEUED, SimulationState.RUNNING])
+)
 
 
 def claim() -> Simulation | None:

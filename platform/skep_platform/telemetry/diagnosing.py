@@ -21,6 +21,7 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
+from skep_platform.core.compiled import Compiled
 from skep_platform.jobs.lifecycle import diagnosing
 from skep_platform.jobs.lifecycle.advance import record_diagnosis
 from skep_platform.jobs.lifecycle.diagnosing import COLUMNS, Diagnosis, Failed
@@ -46,6 +47,15 @@ def diagnose_due() -> int:
         job_id, attempt, again = claimed
         answered += record_diagnosis(job_id, attempt, _diagnose(job_id, attempt, read=not again))
     return answered
+
+
+def is_due() -> bool:
+    """Return whether a job waits for its diagnosis, be it that its logs are not there yet. One
+    query."""
+    return _WAITING.finds()
+
+
+_WAITING = Compiled(lambda: Job.objects.filter(diagnosing_at__isnull=False))
 
 
 def _claim() -> tuple[UUID, int, bool] | None:

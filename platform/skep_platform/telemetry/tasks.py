@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from skep_platform.core import notifications
+from skep_platform.core import notifications, rounds
 from skep_platform.telemetry import diagnosing, downsampling, idle, job_use, retention, user_metrics
 
 
@@ -28,11 +28,17 @@ def read_metrics() -> None:
     user_metrics.read_due()
 
 
+rounds.sent_when(read_metrics.name, user_metrics.is_due)
+
+
 @shared_task(name="skep.telemetry.diagnose")
 def diagnose() -> None:
     """Say why jobs failed. Sent by hints, and by beat every 2 s; may overlap with itself."""
     notifications.take_diagnosis_hint()
     diagnosing.diagnose_due()
+
+
+rounds.sent_when(diagnose.name, diagnosing.is_due)
 
 
 @shared_task(name="skep.telemetry.delete_old_logs")

@@ -22,12 +22,15 @@ from uuid import UUID
 
 import structlog
 from django.db import connection, transaction
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from skep_platform.core.bulk import fetch
+from skep_platform.core.compiled import Compiled
 from skep_platform.core.errors import Unavailable
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
+from skep_platform.jobs.models import Job
 from skep_platform.jobs.states import JOB, JobState
 from skep_platform.telemetry.appending import MAX_CHUNK
 from skep_platform.telemetry.metric_lines import Pattern, Series, collect, patterns, read
@@ -98,6 +101,18 @@ RETURNING m.attempt_id, m.job_id, ARRAY[m.stdout, m.stderr],
           ARRAY[m.stdout_end, m.stderr_end], m.inside, m.at, j.finished_at,
           j.spec #> '{extras,skep,metrics}'
 """
+
+
+def is_due() -> bool:
+    """Return whether a job may have begun or ended of which metrics are read, or a log is to be
+    read again. One query, or two."""
+    return _ASKED.finds() or _UNREAD.finds()
+
+
+_ASKED = Compiled(
+    lambda: Job.objects.filter(metrics_rank__isnull=False, state__in=[*STARTED, *ENDED])
+)
+_UNREAD = Compiled(lambda: MetricLog.objects.filter(due_at__lte=Now()))
 
 
 def _begin() -> None:

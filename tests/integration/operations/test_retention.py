@@ -11,6 +11,7 @@ from django.conf import settings
 from django.utils import timezone
 from tests.support.platform_factories import make_node
 
+from skep_platform import schedule
 from skep_platform.cluster import faults, services
 from skep_platform.cluster.models import (
     JoinToken,
@@ -42,7 +43,7 @@ def test_every_model_says_what_keeps_it_bounded():
 
 
 def test_what_is_deleted_has_a_task_that_runs_and_a_setting_that_exists():
-    scheduled = {entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()}
+    scheduled = schedule.tasks(settings.CELERY_BEAT_SCHEDULE)
     for model, (task, when) in retention.DELETED_BY.items():
         assert task in scheduled, model
         assert hasattr(settings, when) or not when.startswith("SKEP_"), model

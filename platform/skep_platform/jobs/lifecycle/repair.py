@@ -29,6 +29,7 @@ from django.utils import timezone
 from skep_platform.cluster.models import NodeState
 from skep_platform.cluster.services import bump_revision
 from skep_platform.core.bulk import database_time, fetch, insert_rows, update_rows
+from skep_platform.core.compiled import Compiled
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
 from skep_platform.jobs.lifecycle import dependencies, messages
@@ -61,28 +62,31 @@ def reconcile() -> None:
 
 
 def _release_lost_nodes() -> None:
-    gone = [NodeState.LOST, NodeState.REMOVED]
-    held = TaskAttempt.objects.filter(released_at=None, node__state__in=gone)
-    while held.exists() and lose(held, BATCH):
+    held = TaskAttempt.objects.filter(released_at=None, node__state__in=GONE)
+    while HELD_ON_LOST.finds() and lose(held, BATCH):
         pass
 
 
+GONE = [NodeState.LOST, NodeState.REMOVED]
+HELD_ON_LOST = Compiled(lambda: TaskAttempt.objects.filter(released_at=None, node__state__in=GONE))
+
+
 def _fail_late_starts() -> None:
+    if LATE_STARTS.finds():
+        fail_to_start(_late_starts(), BATCH)
+
+
+def _late_starts() -> QuerySet[TaskAttempt]:
     begin = Now() - timedelta(seconds=START_TIMEOUT_S)
-    late = _living().filter(state=AttemptState.ASSIGNED, created_at__lt=begin)
-    if late.exists():
-        fail_to_start(late, BATCH)
+    return _living().filter(state=AttemptState.ASSIGNED, created_at__lt=begin)
+
+
+LATE_STARTS = Compiled(_late_starts)
 
 
 def _send_again() -> None:
     """Agents forget nothing, but the message may be lost, and the row may be of an older server."""
-    waiting = Q(state=AttemptState.ASSIGNED) | Q(state=AttemptState.STOPPING)
-    waiting |= Q(state__in=ATTEMPT.terminal)
-    waiting |= Q(state=AttemptState.PREPARING, ready_at__isnull=False, job__begun_at__isnull=False)
-    # Said first and simply, so that what runs is not looked up with its job.
-    late = _living().exclude(state=AttemptState.RUNNING)
-    late = late.filter(waiting, updated_at__lt=Now() - timedelta(seconds=SEND_AGAIN_S))
-    found = list(late.values_list("pk", "node")[: BATCH * 10])
+    found = UNCONFIRMED.rows()
     if not found:
         return
     with transaction.atomic():
@@ -90,10 +94,23 @@ def _send_again() -> None:
         bump_revision({node for _, node in found})
 
 
+def _unconfirmed() -> QuerySet[TaskAttempt]:
+    waiting = Q(state=AttemptState.ASSIGNED) | Q(state=AttemptState.STOPPING)
+    waiting |= Q(state__in=ATTEMPT.terminal)
+    waiting |= Q(state=AttemptState.PREPARING, ready_at__isnull=False, job__begun_at__isnull=False)
+    # Said first and simply, so that what runs is not looked up with its job.
+    late = _living().exclude(state=AttemptState.RUNNING)
+    late = late.filter(waiting, updated_at__lt=Now() - timedelta(seconds=SEND_AGAIN_S))
+    return late[: BATCH * 10]
+
+
+UNCONFIRMED = Compiled(_unconfirmed, "pk", "node")
+
+
 def _advance_due() -> None:
-    with transaction.atomic():
-        due = [pk for (pk,) in fetch(DUE, [BATCH])]
-        if due:
+    due = [pk for (pk,) in fetch(DUE, [BATCH])]
+    if due:
+        with transaction.atomic():
             jobs = lock(Job.objects.filter(pk__in=due), skip_locked=True)
             bump_revision(advance(jobs, database_time()))
 
@@ -181,15 +198,9 @@ SELECT j.id, j.attempt, j.max_duration_s
 
 def end_overtime(limit: int) -> None:
     """Fail jobs that have run for as long as they may; they are not tried again."""
-    over = Job.objects.filter(
-        ends_at__lt=Now(),
-        state__in=JOB.active,
-        exit_reason__isnull=True,
-        preempting_at=None,
-        stop_requested_at=None,
-    )
-    if not over.exists():
+    if not OVERTIME.finds():
         return
+    over = _overtime()
     with transaction.atomic():
         jobs = lock(over.filter(pk__in=list(over.values_list("pk", flat=True)[:limit])))
         for job in jobs:
@@ -199,6 +210,18 @@ def end_overtime(limit: int) -> None:
         update_rows(Job, decided, [job.row.values(decided) for job in jobs])
         bump_revision(advance(jobs, database_time()))
 
+
+def _overtime() -> QuerySet[Job]:
+    return Job.objects.filter(
+        ends_at__lt=Now(),
+        state__in=JOB.active,
+        exit_reason__isnull=True,
+        preempting_at=None,
+        stop_requested_at=None,
+    )
+
+
+OVERTIME = Compiled(_overtime)
 
 # From the tasks that have not begun, and not from the jobs: the queue may be long.
 HELD = """
