@@ -29,6 +29,8 @@ from skep_agent.registry_policy import (
 from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
 from skep_platform.core import encryption
+from skep_platform.core.bulk import loaded
+from skep_platform.core.compiled import Among, Compiled
 from skep_platform.core.encryption import DecryptionFailed
 from skep_platform.core.errors import Conflict, SkepError
 from skep_platform.images.models import RegistryCredential
@@ -119,9 +121,16 @@ class StoredLogins:
 
 def read(owners: Collection[int], virtual_clusters: Collection[UUID]) -> StoredLogins:
     """Return the credentials of these users and virtual clusters. One query."""
-    held = Q(user__in=owners) | Q(vc__in=virtual_clusters)
-    rows = RegistryCredential.objects.filter(held)
+    found = _HELD_BY.rows(users=list(owners), vcs=list(virtual_clusters))
+    rows = [loaded(RegistryCredential, _COLUMNS, values) for values in found]
     return StoredLogins({(row.user_id or row.vc_id, row.registry): row for row in rows})
+
+
+_COLUMNS = tuple(field.attname for field in RegistryCredential._meta.concrete_fields)
+_HELD_BY = Compiled(
+    lambda: RegistryCredential.objects.filter(Q(Among("user", "users")) | Q(Among("vc", "vcs"))),
+    *_COLUMNS,
+)
 
 
 def _opened(row: RegistryCredential) -> str:

@@ -19,6 +19,7 @@ from skep_agent.image_patterns import (
 )
 from skep_limits import is_image_reference
 from skep_platform.audit import services as audit
+from skep_platform.core.compiled import Among, Compiled
 from skep_platform.core.errors import SkepError
 from skep_platform.images.models import ImageRule
 from skep_platform.tenancy.limits import limit
@@ -39,10 +40,14 @@ def of(vc: VirtualCluster) -> list[str]:
 def of_many(vcs: Collection[UUID]) -> dict[UUID, list[str]]:
     """Return the patterns of several virtual clusters, without those that have none. One query."""
     found: dict[UUID, list[str]] = defaultdict(list)
-    rows = ImageRule.objects.filter(vc__in=vcs).order_by("pattern")
-    for vc, pattern in rows.values_list("vc_id", "pattern"):
+    for vc, pattern in _OF_MANY.rows(vcs=list(vcs)):
         found[vc].append(pattern)
     return dict(found)
+
+
+_OF_MANY = Compiled(
+    lambda: ImageRule.objects.filter(Among("vc", "vcs")).order_by("pattern"), "vc_id", "pattern"
+)
 
 
 def check(vc: VirtualCluster, reference: str) -> dict[str, Any]:

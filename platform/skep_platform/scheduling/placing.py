@@ -27,7 +27,8 @@ from django.utils import timezone
 from skep_platform.cluster.models import Device, Node, NodeState
 from skep_platform.cluster.services import bump_revision
 from skep_platform.core import notifications
-from skep_platform.core.bulk import Writes, new
+from skep_platform.core.bulk import Writes, loaded, new
+from skep_platform.core.compiled import Among, Compiled
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
 from skep_platform.jobs import queries
@@ -75,6 +76,16 @@ JOB_ROW = (
     "created_at",
     "trace_parent",
     "request_id",
+)
+# In the order of their ids.
+LOCKED = Compiled(
+    lambda: (
+        queries.placeable()
+        .filter(Among("pk", "jobs"))
+        .select_for_update(of=("self",), no_key=True)
+        .order_by("pk")
+    ),
+    *JOB_ROW,
 )
 JOB_CHANGES = (
     *("attempt", "placed_at", "begun_at", "ends_at", "unplaced", "preempting_at", "downgraded"),
@@ -156,8 +167,8 @@ def _write(group: Sequence[Placement], jobs: dict[str, Job]) -> set[str]:
     """Write them, and return those that were placed. `jobs` gets the rows that were read."""
     # 1. Lock the jobs that still wait, in the order of their ids.
     ids = [UUID(placement.gang) for placement in group]
-    locked = queries.placeable().filter(pk__in=ids).select_for_update(of=("self",), no_key=True)
-    jobs |= {str(job.pk): job for job in locked.order_by("pk").only(*JOB_ROW)}
+    found = (loaded(Job, JOB_ROW, row) for row in LOCKED.rows(jobs=ids))
+    jobs |= {str(job.pk): job for job in found}
     # 2. Keep the gangs that are as they were planned, with nodes and GPUs that may be used.
     usable = UsableNodes(group)
     sizes = _sizes([p for p in group if p.gang in jobs and _is_resized(jobs[p.gang], p)])
@@ -272,8 +283,21 @@ TASK = (
     *("id", "job_id", "index", "rank", "retries_used", "not_before"),
     *("role_id", "role__name", "role__ports"),
 )
+TASKS = Compiled(lambda: Task.objects.filter(Among("job", "jobs")), *TASK)
 Member = tuple[str, int]  # role, index
 Tasks = Mapping[str, dict[Member, _Task]]  # by job
+
+
+USABLE = Compiled(
+    lambda: Node.objects.filter(
+        Among("name", "nodes"), state=NodeState.ONLINE, cordoned=False
+    ).annotate(now=Now()),
+    *("now", "name", "pk", "port_first", "port_last", "gang_network", "rdma"),
+)
+HEALTHY = Compiled(
+    lambda: Device.objects.filter(Among("pk", "devices"), health=Device.Health.HEALTHY),
+    *("uuid", "node_id"),
+)
 
 
 class UsableNodes:
@@ -282,11 +306,7 @@ class UsableNodes:
 
     def __init__(self, group: Sequence[Placement]) -> None:
         tasks = [task for placement in group for task in placement.tasks]
-        nodes = Node.objects.filter(
-            name__in={task.node for task in tasks}, state=NodeState.ONLINE, cordoned=False
-        )
-        columns = ("name", "pk", "port_first", "port_last", "gang_network", "rdma")
-        found = list(nodes.values_list(Now(), *columns))
+        found = USABLE.rows(nodes=list({task.node for task in tasks}))
         self.now: datetime = found[0][0] if found else timezone.now()  # without nodes for nothing
         rows = [row for _, *row in found]
         self.ids: dict[str, UUID] = {name: pk for name, pk, *_ in rows}
@@ -295,8 +315,7 @@ class UsableNodes:
         seed = UUID(group[0].gang).int
         self.ports = {name: PortRange(first, last, seed) for name, _, first, last, *_ in rows}
         uuids = list(chain.from_iterable(task.gpu_uuids for task in tasks))
-        healthy = Device.objects.filter(pk__in=uuids, health=Device.Health.HEALTHY)
-        self._home: dict[str, UUID] = dict(healthy.values_list("uuid", "node_id"))
+        self._home: dict[str, UUID] = dict(HEALTHY.rows(devices=uuids))
 
     def has(self, tasks: Iterable[TaskPlacement]) -> bool:
         return all(
@@ -474,7 +493,6 @@ def _retries(jobs: Iterable[Job], tasks: Tasks) -> dict[int, int]:
 
 def _tasks_of(jobs: Iterable[Job]) -> Tasks:
     found: dict[str, dict[Member, _Task]] = defaultdict(dict)
-    rows = Task.objects.filter(job__in=[job.pk for job in jobs]).values_list(*TASK)
-    for task in (_Task(*row) for row in rows):
+    for task in (_Task(*row) for row in TASKS.rows(jobs=[job.pk for job in jobs])):
         found[str(task.job_id)][task.role, task.index] = task
     return found

@@ -15,6 +15,7 @@ from django.db import transaction
 from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
 from skep_platform.core import notifications
+from skep_platform.core.compiled import Among, Compiled
 from skep_platform.core.errors import Forbidden, NotFound, SkepError
 from skep_platform.core.events import record
 from skep_platform.tenancy.models import VcLimit, VirtualCluster
@@ -228,10 +229,15 @@ def limits_of(vc: VirtualCluster) -> dict[str, int]:
 def limits_of_many(vc_ids: Collection[UUID], *names: str) -> dict[UUID, dict[str, int]]:
     """Return some limits of several virtual clusters: by their id, then by name. One query."""
     found = {pk: {name: LIMITS[name].default for name in names} for pk in vc_ids}
-    rows = VcLimit.objects.filter(vc__in=vc_ids, name__in=names)
-    for pk, name, value in rows.values_list("vc_id", "name", "value"):
+    for pk, name, value in _OF_MANY.rows(vcs=list(vc_ids), names=list(names)):
         found[pk][name] = value
     return found
+
+
+_OF_MANY = Compiled(
+    lambda: VcLimit.objects.filter(Among("vc", "vcs"), Among("name", "names")),
+    *("vc_id", "name", "value"),
+)
 
 
 def user_limits() -> dict[str, UserLimits]:

@@ -22,6 +22,7 @@ from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
 from skep_platform.core import notifications
 from skep_platform.core.bulk import insert_rows
+from skep_platform.core.compiled import Among, Compiled
 from skep_platform.core.errors import SkepError
 from skep_platform.core.events import event, record
 from skep_platform.core.models import Event
@@ -155,7 +156,6 @@ def refresh(now: datetime | None = None) -> int:
 def used_up(vcs: Collection[UUID]) -> dict[UUID, Reason]:
     """Return why guaranteed jobs of these virtual clusters start as opportunistic ones: of those
     whose budget is used up. One query."""
-    rows = Budget.objects.filter(vc__in=vcs, used_up=True)
     return {
         pk: reason(
             "budget_used_up",
@@ -164,8 +164,14 @@ def used_up(vcs: Collection[UUID]) -> dict[UUID, Reason]:
             gpu_hours=hours,
             month=f"{month:%Y-%m}",
         )
-        for pk, name, hours, month in rows.values_list("vc_id", "vc__name", "gpu_hours", "month")
+        for pk, name, hours, month in _USED_UP.rows(vcs=list(vcs))
     }
+
+
+_USED_UP = Compiled(
+    lambda: Budget.objects.filter(Among("vc", "vcs"), used_up=True),
+    *("vc_id", "vc__name", "gpu_hours", "month"),
+)
 
 
 def demotion(vc: VirtualCluster) -> str:

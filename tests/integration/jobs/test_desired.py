@@ -264,3 +264,21 @@ def test_states_of_many_nodes_take_as_many_queries_as_that_of_one(alice, vc):
     revision = found[others[0].pk].revision
     again = desired.build_frames({others[0].pk: (epochs[others[0].pk], revision)})
     assert again == {others[0].pk: None}
+
+
+def test_a_frame_is_what_the_protocol_says_of_its_state(alice, vc):
+    """It is put together from texts that were made once."""
+    node = make_node("gpu-1", gpus=8)
+    node.connected, node.session_epoch = True, 1
+    node.save()
+    placed(alice, vc, name="alone")
+    placed(alice, vc, name="gang", instances=2)
+    stopped = placed(alice, vc, name="stopped")
+    services.stop(alice, stopped.pk)
+    for _ in range(2):  # built, and remembered
+        built = desired.build_frame(node.pk, 1, None)
+        assert built is not None
+        state = desired.desired_state(node.pk)
+        whole = Desired(revision=built.revision, attempts=state.attempts, shared=state.shared)
+        assert built.frame == whole.model_dump_json()
+        assert {spec.desired for spec in built.attempts} == {"run", "hold", "stop"}

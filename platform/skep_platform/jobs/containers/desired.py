@@ -9,6 +9,7 @@ The gateway sends it as one frame.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Mapping
@@ -23,6 +24,7 @@ import structlog
 from skep_agent.protocol import MAX_TEXT_FRAME, AttemptSpec, Desired, SharedSpec
 from skep_platform.cluster.models import Node
 from skep_platform.core.bulk import fetch
+from skep_platform.core.compiled import Among, Compiled
 from skep_platform.core.errors import Conflict
 from skep_platform.jobs.containers.specs import BuiltSpec, build
 from skep_platform.jobs.lifecycle.facts import UNSAVED
@@ -31,7 +33,7 @@ from skep_platform.jobs.models import TaskAttempt
 from skep_platform.jobs.states import ATTEMPT, AttemptState
 from skep_platform.storage.models import Storage
 
-REMEMBERED_BYTES = 64 * 1024**2
+REMEMBERED_BYTES = 64 * 1024**2  # of texts; the objects take about as much again
 # What one node is sent at most, below the frame limit of the protocol. An attempt that does not fit
 # is left out and fails: it never keeps a node from what comes after it. Of this, the tasks of one
 # owner have at most two thirds and those of one job a half, so that no user can fill it alone.
@@ -47,10 +49,13 @@ STOP_STATES = ATTEMPT.terminal | {AttemptState.STOPPING}
 
 @dataclass(frozen=True, slots=True)
 class NodeSpecs:
-    """What a node shall run: attempts, oldest first, and what some of them share."""
+    """What a node shall run: attempts, oldest first, and what some of them share; with the texts of
+    both as JSON."""
 
     attempts: list[AttemptSpec]
     shared: dict[str, SharedSpec]
+    texts: list[str]
+    shared_texts: dict[str, str]
     # Sent to run for the first time, see `record_sent`; with the requests that submitted the jobs.
     to_start: dict[UUID, str]
     refused: dict[UUID, tuple[str, str]]  # left out: code and message
@@ -65,9 +70,8 @@ def desired_states(node_ids: Collection[UUID]) -> dict[UUID, NodeSpecs]:
     """Return, by node, every attempt that it holds or shall hold. One query for those known to this
     process, one more where some of them have keys of storages, and five for all others together,
     for any number of nodes."""
-    held = TaskAttempt.objects.filter(node__in=node_ids, released_at=None).order_by("pk")
     states: dict[UUID, dict[UUID, _State]] = {node_id: {} for node_id in node_ids}
-    for node_id, pk, *row in held.values_list("node_id", "pk", *STATE):
+    for node_id, pk, *row in HELD.rows(nodes=list(node_ids)):
         states[node_id][pk] = _State(*row)
     built = _known.specs([pk for of_node in states.values() for pk in of_node])
     return {node_id: _node_specs(node_id, of_node, built) for node_id, of_node in states.items()}
@@ -77,6 +81,7 @@ def _node_specs(
     node_id: UUID, states: Mapping[UUID, _State], specs: Mapping[UUID, BuiltSpec]
 ) -> NodeSpecs:
     attempts, shared, to_start = [], {}, {}
+    texts, shared_texts = [], {}
     frame = _Frame(node_id)
     for pk, state in states.items():
         if pk not in specs:  # it was deleted meanwhile
@@ -90,10 +95,12 @@ def _node_specs(
         update = _differs(state)
         if not update and state.sent_run_at is None:
             to_start[pk] = state.request_id
-        attempts.append(built.spec.model_copy(update=update) if update else built.spec)
+        spec = built.spec.model_copy(update=update) if update else built.spec
+        attempts.append(spec)
+        texts.append(spec.model_dump_json() if update else built.text)
         if built.shared is not None:
-            shared[built.spec.shares] = built.shared
-    return NodeSpecs(attempts, shared, to_start, frame.refused)
+            shared[spec.shares], shared_texts[spec.shares] = built.shared, built.shared_text
+    return NodeSpecs(attempts, shared, texts, shared_texts, to_start, frame.refused)
 
 
 def record_sent(sessions: Mapping[UUID, int], attempts: Mapping[UUID, UUID]) -> set[UUID]:
@@ -142,6 +149,10 @@ STATE = (
     *("state", "phase", "job__preempting_at"),
     *("job__begun_at", "job__tasks_total", "job__incremental", "sent_run_at"),
     *("job__owner_id", "job__request_id"),
+)
+HELD = Compiled(
+    lambda: TaskAttempt.objects.filter(Among("node", "nodes"), released_at=None).order_by("pk"),
+    *("node_id", "pk", *STATE),
 )
 
 
@@ -300,10 +311,9 @@ def build_frames(
 
     The revision is read before the attempts: they may be newer than it says, and are then sent
     once more, but never older."""
-    rows = Node.objects.filter(pk__in=wanted, connected=True)
     revisions = {
         pk: revision
-        for pk, epoch, revision in rows.values_list("pk", "session_epoch", "desired_revision")
+        for pk, epoch, revision in CONNECTED.rows(nodes=list(wanted))
         if epoch == wanted[pk][0]
     }
     changed = {pk: now for pk, now in revisions.items() if now != wanted[pk][1]}
@@ -321,9 +331,20 @@ def build_frames(
     return found
 
 
+CONNECTED = Compiled(
+    lambda: Node.objects.filter(Among("pk", "nodes"), connected=True),
+    *("pk", "session_epoch", "desired_revision"),
+)
+
+
 def _frame(revision: int, state: NodeSpecs) -> DesiredFrame:
-    frame = Desired(revision=revision, attempts=state.attempts, shared=state.shared)
-    return DesiredFrame(revision, state.attempts, frame.model_dump_json())
+    """Return the frame: `Desired` as JSON, put together from texts that were made once."""
+    attempts = ",".join(state.texts)
+    shared = ",".join(f"{json.dumps(name)}:{text}" for name, text in state.shared_texts.items())
+    frame = (
+        f'{{"type":"desired","revision":{revision},"attempts":[{attempts}],"shared":{{{shared}}}}}'
+    )
+    return DesiredFrame(revision, state.attempts, frame)
 
 
 def session_is_over() -> Conflict:

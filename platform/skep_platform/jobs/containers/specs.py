@@ -33,6 +33,7 @@ from skep_jobfile.budget import TooMuchText
 from skep_jobfile.secret_values import masks_of, names_secrets, render_secrets, secret_texts
 from skep_platform.accounts import ssh_keys
 from skep_platform.core import encryption
+from skep_platform.core.compiled import Among, Compiled
 from skep_platform.core.encryption import DecryptionFailed
 from skep_platform.images import credentials, rules
 from skep_platform.images.credentials import StoredLogins
@@ -62,25 +63,10 @@ ATTEMPT: tuple[str, ...] = (
     "created_at",
 )
 JOB: tuple[str, ...] = (
-    *(
-        "id",
-        "name",
-        "owner_id",
-        "owner__username",
-        "vc_id",
-        "vc__name",
-        "tasks_total",
-        "incremental",
-    ),
+    *("id", "name", "owner_id", "owner__username", "vc_id", "vc__name", "tasks_total"),
     *("stop_grace_s", "checkpoint_signal", "checkpoint_grace_s", "environment", "work_dir"),
-    *(
-        "spec__extras",
-        "trace_parent",
-        "secrets__sealed",
-        "api_token__sealed",
-        "files__archive__sha256",
-        "files__archive__size",
-    ),
+    *("incremental", "spec__extras", "trace_parent", "secrets__sealed", "api_token__sealed"),
+    *("files__archive__sha256", "files__archive__size"),
 )
 NEEDS: tuple[str, ...] = (
     *("name", "instances", "gpus", "cpu_millis", "memory_mb", "shm_mb"),
@@ -89,14 +75,21 @@ NEEDS: tuple[str, ...] = (
 ROLE: tuple[str, ...] = ("id", "job_id", "image", "command", "rdma", *NEEDS)
 
 
+ATTEMPTS = Compiled(lambda: TaskAttempt.objects.filter(Among("pk", "attempts")), *ATTEMPT)
+JOBS = Compiled(lambda: mounts.with_home(Job.objects.filter(Among("pk", "jobs"))), *JOB, "home")
+ROLES = Compiled(lambda: TaskRole.objects.filter(Among("job", "jobs")).order_by("position"), *ROLE)
+
+
 @dataclass(frozen=True, slots=True)
 class BuiltSpec:
     """A spec, and what it shares with the others of its gang. `size`: of both as JSON, in bytes,
-    what is shared in equal parts."""
+    what is shared in equal parts. `text`, `shared_text`: the two as JSON."""
 
     spec: AttemptSpec
     shared: SharedSpec | None
     size: int
+    text: str = field(repr=False)
+    shared_text: str = field(repr=False)
     # Code and message of why the attempt may not start; what runs already goes on.
     refusal: tuple[str, str] | None = None
     # Storages whose keys it has, and when they were changed last.
@@ -107,13 +100,14 @@ class BuiltSpec:
         if not trace_parent:
             return self
         spec = self.spec.model_copy(update={"trace_parent": trace_parent})
-        return replace(self, spec=spec, size=self.size + len(trace_parent))
+        size = self.size + len(trace_parent)
+        return replace(self, spec=spec, size=size, text=spec.model_dump_json())
 
 
 def build(attempts: Collection[UUID]) -> dict[UUID, BuiltSpec]:
     """Return the specs of these attempts, by id. Those whose secrets cannot be opened are left out:
     no other task of the node suffers."""
-    rows = list(TaskAttempt.objects.filter(pk__in=attempts).values(*ATTEMPT))
+    rows = ATTEMPTS.dicts(attempts=list(attempts))
     jobs = _jobs({row["job_id"] for row in rows})
     gangs: dict[Key, list[Row]] = defaultdict(list)
     for row in rows:
@@ -206,10 +200,10 @@ def _wants_own_keys(row: Row) -> bool:
 
 def _jobs(ids: Collection[UUID]) -> dict[UUID, _Job]:
     roles: dict[UUID, dict[int, Row]] = defaultdict(dict)
-    for role in TaskRole.objects.filter(job__in=ids).order_by("position").values(*ROLE):
+    for role in ROLES.dicts(jobs=list(ids)):
         roles[role["job_id"]][role["id"]] = role
     found = {}
-    rows = list(mounts.with_home(Job.objects.filter(pk__in=ids)).values(*JOB, "home"))
+    rows = JOBS.dicts(jobs=list(ids))
     vcs = {row["vc_id"] for row in rows}
     limits = limits_of_many(vcs, *LIMITS)
     logins = credentials.read({row["owner_id"] for row in rows}, vcs)
@@ -298,18 +292,22 @@ class _Builder:
             )
             for r in rows
         }
+        found = {}
         if len(rows) == 1:
             specs = {row["id"]: self._spec(row).with_shared(shared) for row in rows}
-            return {
-                pk: BuiltSpec(spec, None, _size(spec), refusals[pk], mounts.buckets)
-                for pk, spec in specs.items()
-            }
-        part = _size(shared) // len(rows) + 1
+            for pk, spec in specs.items():
+                text = spec.model_dump_json()
+                refusal = refusals[pk]
+                found[pk] = BuiltSpec(spec, None, len(text), text, "", refusal, mounts.buckets)
+            return found
+        common = shared.model_dump_json()
+        part = len(common) // len(rows) + 1
         specs = {r["id"]: self._spec(r).model_copy(update={"shares": self._names}) for r in rows}
-        return {
-            pk: BuiltSpec(spec, shared, _size(spec) + part, refusals[pk], mounts.buckets)
-            for pk, spec in specs.items()
-        }
+        for pk, spec in specs.items():
+            text = spec.model_dump_json()
+            size, refusal = len(text) + part, refusals[pk]
+            found[pk] = BuiltSpec(spec, shared, size, text, common, refusal, mounts.buckets)
+        return found
 
     def _member(self, row: Row, alone: bool) -> Member:
         role = self._job.roles[row["role_id"]]["name"]
@@ -458,10 +456,6 @@ def _network(
         member = members[row["id"]]
         nodes[name].tasks[hostname(member.role, member.index)] = row["address"]
     return protocol.GangNetwork(vni=network.vni, subnet=block.subnet, nodes=list(nodes.values()))
-
-
-def _size(part: AttemptSpec | SharedSpec) -> int:
-    return len(part.model_dump_json())
 
 
 @dataclass(frozen=True, slots=True)
