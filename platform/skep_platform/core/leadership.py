@@ -1,9 +1,10 @@
 """Leader election between processes of one kind: one leads, the others stand by.
 
-A role is a row with a lease, as the Lease of Kubernetes. The leader renews it every `RENEW_S`; when
-it dies, hangs, is stopped or loses the database, the lease ends and a standby takes it, within
-`LEASE_S + RENEW_S` (3.5 s). The database's clock alone decides when a lease ends. The leader counts
-its own lease from before it asked, so it knows that it leads no longer before another one leads.
+A role is a row with a lease, as the Lease of Kubernetes. The leader renews it every `LEADING_S`, a
+third of the lease, and the others ask for it every `RENEW_S`. When the leader dies, hangs, is
+stopped or loses the database, the lease ends and a standby takes it, within `LEASE_S + RENEW_S`
+(3.5 s). The database's clock alone decides when a lease ends. The leader counts its own lease from
+before it asked, so it knows that it leads no longer before another one leads.
 
 The lease is renewed by a thread, which lives on when the work hangs, for instance on an answer that
 the network lost. Work that runs for longer than `STUCK_S` is therefore not renewed.
@@ -31,6 +32,7 @@ log = structlog.get_logger(__name__)
 
 LEASE_S = 3.0
 RENEW_S = 0.5
+LEADING_S = 1.0  # between two renewals of the leader; after one that failed it tries again sooner
 STUCK_S = 120.0  # longer than any round of a scheduler takes
 LEADS = Gauge("skep_leader", "1 in the process that leads, 0 in one that stands by.", ["role"])
 
@@ -128,14 +130,15 @@ class Leader:
 
     def _renew(self) -> None:
         while not self._resigned.is_set():
+            renewed = False
             try:
                 if not self._is_stuck():
-                    self.claim()
+                    renewed = self.claim()
             except Error as error:
                 log.warning("lease_not_renewed", role=self.role, error=str(error)[:200])
             finally:
                 close_old_connections()  # back to the pool
-            self._resigned.wait(RENEW_S)
+            self._resigned.wait(LEADING_S if renewed else RENEW_S)
 
     def _is_stuck(self) -> bool:
         since = self._working_since

@@ -20,6 +20,7 @@ from django.utils import timezone
 
 from skep_agent.frames import Channel
 from skep_agent.protocol import OpenStream
+from skep_platform.core.compiled import Compiled
 from skep_platform.core.logs import rarely
 from skep_platform.gateway import concurrency, relay
 from skep_platform.gateway.relay import Pipe, StreamGone, TooManyStreams
@@ -67,9 +68,17 @@ async def _look() -> None:
     await asyncio.gather(*(_look_at(app, attempt) for app, attempt in found))
 
 
-@transaction.atomic
 def claim_starting() -> list[Seen]:
-    """Claim the next look at apps whose task runs and that were not seen to answer."""
+    """Claim the next look at apps whose task runs and that were not seen to answer. One query where
+    no job runs that has an app."""
+    return _claim_starting() if RUNNING.finds() else []
+
+
+RUNNING = Compiled(lambda: App.objects.filter(job__state=JobState.RUNNING, port__isnull=False))
+
+
+@transaction.atomic
+def _claim_starting() -> list[Seen]:
     now = timezone.now()
     due = Q(probed_at=None) | Q(probed_at__lt=now - timedelta(seconds=LOOK_S))
     slow = Q(job__started_at__lt=now - SLOW_AFTER, probed_at__gt=now - SLOW_LOOK)

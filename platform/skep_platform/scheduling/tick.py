@@ -118,7 +118,7 @@ class Scheduler:
 def tick(scheduler: Scheduler) -> int:
     """Run rounds until no hint is left. Returns their number, 0 when another process leads."""
     rounds = 0
-    leads = LEADER.claim()
+    leads = LEADER.leads() or LEADER.claim()
     end = time.monotonic() + ROUNDS_S
     while leads and (rounds == 0 or (notifications.tick_hinted() and time.monotonic() < end)):
         started = time.monotonic()
