@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 from django.db import models
 
@@ -47,11 +48,11 @@ class StateMachine:
         if unknown:
             raise ValueError(f"{name}: states without a row: {sorted(unknown)}")
 
-    @property
+    @cached_property
     def terminal(self) -> frozenset[str]:
         return frozenset(s for s, after in self.moves.items() if not after)
 
-    @property
+    @cached_property
     def active(self) -> frozenset[str]:
         return frozenset(self.moves) - self.terminal
 

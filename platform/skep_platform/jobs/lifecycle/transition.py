@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from skep_platform.core.bulk import new
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
 from skep_platform.jobs.lifecycle import decisions, messages
@@ -17,6 +18,8 @@ from skep_platform.jobs.lifecycle.job_state import JobRow, LockedJob
 from skep_platform.jobs.lifecycle.messages import Ending, Reason
 from skep_platform.jobs.models import JobAttempt
 from skep_platform.jobs.states import JOB, AttemptState, JobState
+
+ASSIGNED = (AttemptState.ASSIGNED,)
 
 
 class Effects:
@@ -91,9 +94,8 @@ class _Step(Effects):
             row.ends_at = start + timedelta(seconds=row.max_duration_s)
 
     def _record_progress(self, job: LockedJob, before: JobRow) -> None:
-        view = job.view()
-        left = sum(sum(role.states.values()) for role in view.roles)
-        left -= view.count((AttemptState.ASSIGNED,))
+        roles = job.roles.values()
+        left = sum(sum(role.states.values()) - role.count(ASSIGNED) for role in roles)
         if job.left_assigned and job.left_assigned == left:
             message = "Pulling images and creating containers."
             self.events.append(event("job", job.id, "job.preparing", message))
@@ -184,7 +186,8 @@ class _Step(Effects):
         assert row.placed_at is not None
         asked_at = row.preempting_at if preempted else None
         self.attempts.append(
-            JobAttempt(
+            new(
+                JobAttempt,
                 job_id=job.id,
                 index=row.attempt,
                 outcome=str(verdict),
