@@ -28,7 +28,7 @@ def printed(value: float) -> Any:
 MURI = {"srtf": "SRTF", "srsf": "SRSF", "tiresias-l": "Tiresias_L", "antman": "antman"}
 
 
-LONG = {("trace4", "antman")}
+LONG = {("trace4", "antman"), ("trace1", "antman"), ("trace4", "tiresias-l"), ("trace4", "srsf")}
 MURI_RUNS = [
     pytest.param(name, policy, marks=[pytest.mark.long] if (name, policy) in LONG else [])
     for name in ("trace1", "trace3", "trace4")
@@ -188,10 +188,10 @@ ELASTICFLOW = [
     ("artifact/philly_103959.csv", "gandiva", 362),
     ("ef/cluster01.csv", "gandiva", 259),
     ("ef/cluster03.csv", "gandiva", 1001),
-    ("ef/cluster04.csv", "gandiva", 4150),
-    ("ef/cluster07.csv", "gandiva", 4868),
-    ("ef/cluster08.csv", "gandiva", 4053),
-    ("ef/cluster09.csv", "gandiva", 3766),
+    pytest.param("ef/cluster04.csv", "gandiva", 4150, marks=pytest.mark.long),
+    pytest.param("ef/cluster07.csv", "gandiva", 4868, marks=pytest.mark.long),
+    pytest.param("ef/cluster08.csv", "gandiva", 4053, marks=pytest.mark.long),
+    pytest.param("ef/cluster09.csv", "gandiva", 3766, marks=pytest.mark.long),
     ("artifact/elasticVpollux_e.csv", "tiresias", 56),
     ("artifact/elasticVpollux_e.csv", "edf", 23),
     ("ef/cluster10.csv", "tiresias", 124),
@@ -202,10 +202,10 @@ ELASTICFLOW = [
     ("ef/cluster01.csv", "edf", 298),
     ("ef/cluster03.csv", "tiresias", 1298),
     ("ef/cluster03.csv", "edf", 309),
-    ("ef/cluster08.csv", "tiresias", 6242),
-    ("ef/cluster08.csv", "edf", 4330),
-    ("ef/cluster09.csv", "tiresias", 5368),
-    ("ef/cluster09.csv", "edf", 9386),
+    pytest.param("ef/cluster08.csv", "tiresias", 6242, marks=pytest.mark.long),
+    pytest.param("ef/cluster08.csv", "edf", 4330, marks=pytest.mark.long),
+    pytest.param("ef/cluster09.csv", "tiresias", 5368, marks=pytest.mark.long),
+    pytest.param("ef/cluster09.csv", "edf", 9386, marks=pytest.mark.long),
 ]
 
 
@@ -245,7 +245,7 @@ def test_elasticflows_own_policy(path: str, met: int, band: int) -> None:
     ("path", "figure"),
     [
         ("artifact/elasticVpollux_e.csv", ("fig8a_elasticVpollux_e_64T4", "Chronus")),
-        ("ef/cluster03.csv", ("fig8b", "Chronus", 2)),
+        pytest.param("ef/cluster03.csv", ("fig8b", "Chronus", 2), marks=pytest.mark.long),
         ("ef/cluster10.csv", ("fig8b", "Chronus", 9)),
     ],
 )
@@ -262,8 +262,8 @@ def test_chronus_in_elasticflows_figure_8(path: str, figure: tuple[str | int, ..
 @pytest.mark.parametrize(
     ("path", "policy", "met"),
     [
-        ("ef/cluster04.csv", "tiresias", 7390),
-        ("ef/cluster07.csv", "tiresias", 6028),
+        pytest.param("ef/cluster04.csv", "tiresias", 7390, marks=pytest.mark.long),
+        pytest.param("ef/cluster07.csv", "tiresias", 6028, marks=pytest.mark.long),
         pytest.param("ef/cluster07.csv", "edf", 632, marks=pytest.mark.long),
     ],
 )
@@ -276,7 +276,9 @@ def test_elasticflow_deadlines_of_which_no_run_of_the_artifact_is_known(
     assert line["deadlines_met"] == met
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize(
+    "number", [0, *(pytest.param(number, marks=pytest.mark.long) for number in range(1, 6))]
+)
 def test_allox_in_gavels_simulator(number: int) -> None:
     """gavel_allox.json: jobs 4000 to 4999 of six runs, mean and utilisation as printed."""
     wanted = published("gavel_allox.json")["runs"][number]
@@ -298,14 +300,13 @@ FGD_SEEDS = {"fgd": "06-FGD", "bestfit": "05-BestFit", "dotprod": "02-DotProd"}
 FGD_SEEDS |= {"gpupacking": "04-GpuPacking", "gpuclustering": "03-GpuClustering"}
 FGD_SEEDS |= {"random": "01-Random"}
 PODS = ("default", "gpushare40", "gpushare100", "multigpu20")
+FGD_SHORT = {*(("default", policy) for policy in FGD), ("gpushare40", "fgd")}
 
 
 @pytest.mark.parametrize(
     ("pods", "policy"),
     [
-        pytest.param(
-            pods, policy, marks=[] if pods == "default" or policy == "fgd" else [pytest.mark.long]
-        )
+        pytest.param(pods, policy, marks=[] if (pods, policy) in FGD_SHORT else [pytest.mark.long])
         for pods in PODS
         for policy in FGD
     ],
