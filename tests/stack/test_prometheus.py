@@ -42,6 +42,15 @@ FAULTS = (
     *(TABLE_MISSING, TABLE_LOCKED, AGENT_HANGS, USER_WAITS),
 )
 WINDOW_S = 20
+# No round ended and no task began within the whole window: whatever waits has waited for so long
+# (tasks and ticks are sent every 2 s), and what came before is not in the window any more.
+STANDSTILL = " + ".join(
+    f"sum(increase({series}[{WINDOW_S}s]))"
+    for series in (
+        "skep_scheduler_round_seconds_count",
+        'skep_task_lag_seconds_count{queue="default"}',
+    )
+)
 # What takes minutes to come about, and is the same after seconds.
 LOWER = {
     "SkepSchedulerStopped": ("> 60) or", "> 5) or"),  # seconds without a round
@@ -126,6 +135,12 @@ def up(client: httpx.Client) -> set[str]:
 def firing(client: httpx.Client) -> set[str]:
     found = client.get("/alerts").json()["data"]["alerts"]
     return {each["labels"]["alertname"] for each in found if each["state"] == "firing"}
+
+
+def value(client: httpx.Client, query: str) -> float | None:
+    """Return the only number that a query has, if any."""
+    found = client.get("/query", params={"query": query}).json()["data"]["result"]
+    return float(found[0]["value"][1]) if found else None
 
 
 def fires(client: httpx.Client, wanted: set[str], within_s: float = 120) -> None:
@@ -313,6 +328,7 @@ def test_a_session_that_keeps_tables_locked_fires(skep, prometheus):
         # In the order in which Skep locks them.
         connection.execute("LOCK TABLE jobs_job, scheduling_change IN ACCESS EXCLUSIVE MODE")
         fires(prometheus, {"SkepDatabasePoolFull"})
+        eventually(lambda: value(prometheus, STANDSTILL) == 0, 120)
         connection.rollback()
         # What waited is measured when it is over.
         fires(prometheus, TABLE_LOCKED - {"SkepDatabasePoolFull"})
