@@ -216,10 +216,20 @@ async def test_lonely_tasks_ask_the_name_servers_of_the_node_where_they_reach_th
     assert ("nameserver 127.0.0.11" in servers) == (file in (NEAR, LOOPBACK))
 
 
-async def test_a_lonely_task_does_not_find_another_by_its_name(runtime, busybox):
-    other = await start(runtime, make_spec(busybox, "sleep 60", hostname="worker-7"))
-    script = f"nslookup {other[:12]} >/dev/null 2>&1 || echo unknown"
-    assert (await run(runtime, make_spec(busybox, script))).stdout == "unknown\n"
+@pytest.mark.parametrize(("file", "with_resolver"), [(FAR, False), (LOOPBACK, True)])
+async def test_a_lonely_task_reaches_no_other_and_looks_one_up_only_with_the_resolver(
+    runtime, busybox, docker_engine, monkeypatch, tmp_path, file, with_resolver
+):
+    """The engine's resolver knows the host name and the id of each container of a bridge."""
+    (tmp_path / "resolv.conf").write_text(file)
+    monkeypatch.setattr(docker_networks, "RESOLV_CONF", tmp_path / "resolv.conf")
+    other = await _server(runtime, busybox, hostname="worker-7")
+    address = _address(docker_engine, other)
+    look = "nslookup {} 2>/dev/null | sed -n '/^Name/,$s/^Address.*: *//p'"
+    script = "; ".join(look.format(name) for name in ("worker-7", other[:12]))
+    found = (await run(runtime, make_spec(busybox, script))).stdout.split()
+    assert found == ([address, address] if with_resolver else [])
+    assert (await run(runtime, _client(busybox, address))).stdout == "unreachable\n"
 
 
 async def test_a_stranger_with_the_name_of_our_bridge_is_refused_and_not_used(
