@@ -7,7 +7,10 @@ import gzip
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -47,28 +50,38 @@ SELECT device, id, at, seconds, 12, 600, 50, 100 FROM attempts, moments
 # What its servers go on with.
 OLD_STORE = """
 INSERT INTO telemetry_{kind}rollup AS r ({columns}, at, seconds, samples, {names})
-SELECT {columns}, at, 60, 5, {values}
+SELECT {columns}, at, 60, {samples}, {values}
   FROM (SELECT id AS attempt_id, gpu_uuids->>0 AS device_id FROM jobs_taskattempt
          ORDER BY id LIMIT 1) a,
-       (SELECT max(at) FROM telemetry_{kind}rollup UNION ALL SELECT now() + '100 days') moments(at)
+       (SELECT max(at) FROM telemetry_{kind}rollup {more}) moments(at)
     ON CONFLICT ({unique}) DO UPDATE SET samples = r.samples + excluded.samples
 """
-OLD_STORES = (
-    OLD_STORE.format(
+
+
+def old_stores(samples: int, more: str = "") -> tuple[str, str]:
+    """Return the statements for a GPU and for a task: more samples in the newest row, and in the
+    rows of what else `more` selects."""
+    gpu = OLD_STORE.format(
         kind="gpu",
         columns="device_id, attempt_id",
         names="utilization_sum, utilization_max, memory_used_mb_max",
         values="250, 50, 100",
         unique="device_id, at, attempt_id",
-    ),
-    OLD_STORE.format(
+        samples=samples,
+        more=more,
+    )
+    task = OLD_STORE.format(
         kind="task",
         columns="attempt_id",
         names="cpu_percent_sum, cpu_percent_max, memory_mb_max",
         values="250, 50, 100",
         unique="attempt_id, at",
-    ),
-)
+        samples=samples,
+        more=more,
+    )
+    return gpu, task
+
+
 KEEP = """
 import django
 django.setup()
@@ -131,10 +144,33 @@ def before(request: pytest.FixtureRequest) -> Iterator[Database]:
 
 @pytest.fixture(scope="module")
 def migrated(before: Database) -> tuple[Database, dict[str, int], dict[str, bool]]:
-    """It, and its rows and columns of before."""
+    """It, and its rows and columns of before; its servers have stored samples meanwhile."""
     counts, columns = before.counts(), before.columns()
-    before.run("-m", "django", "migrate", "--noinput", "--verbosity=0")
+    with _storing(before):
+        before.run("-m", "django", "migrate", "--noinput", "--verbosity=0")
     return before, counts, columns
+
+
+@contextmanager
+def _storing(before: Database) -> Iterator[None]:
+    """Servers that store no new sample, all the time. A statement of theirs locks the table of
+    samples, then the ones that it refers to: a migration that locks these first, and then waits for
+    the samples, finds them in between again and again, and never ends."""
+    over = threading.Event()
+
+    def store(sql: str) -> None:
+        with psycopg.connect(before.url, autocommit=True) as connection:
+            while not over.is_set():
+                connection.execute(sql)  # type: ignore[arg-type]
+
+    with ThreadPoolExecutor() as pool:
+        stores = [pool.submit(store, sql) for sql in old_stores(0)]
+        try:
+            yield
+        finally:
+            over.set()
+    for each in stores:
+        each.result()
 
 
 def test_migrations_keep_every_row_and_ours_run_on_it_beside_the_old_ones(migrated):
@@ -169,7 +205,7 @@ def test_rollups_of_before_stay_where_they_are_and_are_merged(migrated):
             f"SELECT tableoid::regclass::text, count(*) FROM telemetry_{kind}rollup GROUP BY 1"
         )
         assert str(place).startswith(f"telemetry_{kind}rollup_until_")
-    before.execute(*OLD_STORES)
+    before.execute(*old_stores(5, "UNION ALL SELECT now() + '100 days'"))
     for kind in ("gpu", "task"):
         places = before.query(f"SELECT DISTINCT tableoid FROM telemetry_{kind}rollup")
         assert len(places) == 2, "one is of a later month"

@@ -2731,13 +2731,14 @@ INSERT INTO public.django_migrations VALUES
 	(165, 'telemetry', '0012_rollup_end', now()),
 	(166, 'telemetry', '0013_rollup_end_valid', now()),
 	(167, 'telemetry', '0014_rollup_months', now()),
-	(168, 'templates', '0001_initial', now()),
-	(169, 'templates', '0002_names_of_owners', now()),
-	(170, 'usage', '0003_rollups', now()),
-	(171, 'usage', '0004_triggers', now()),
-	(172, 'usage', '0005_sum_old_days', now()),
-	(173, 'usage', '0006_usage_merged', now()),
-	(174, 'usage', '0007_fairness_measure', now());
+	(168, 'telemetry', '0015_task_rollup_months', now()),
+	(169, 'templates', '0001_initial', now()),
+	(170, 'templates', '0002_names_of_owners', now()),
+	(171, 'usage', '0003_rollups', now()),
+	(172, 'usage', '0004_triggers', now()),
+	(173, 'usage', '0005_sum_old_days', now()),
+	(174, 'usage', '0006_usage_merged', now()),
+	(175, 'usage', '0007_fairness_measure', now());
 
 INSERT INTO public.operations_alertrule VALUES
 	(gen_random_uuid(), now(), now(), 'bad GPUs', 'bad_node', 1, 5, 'notify', true),
@@ -2777,7 +2778,7 @@ SELECT pg_catalog.setval('public.core_event_id_seq', 1, false);
 
 SELECT pg_catalog.setval('public.django_content_type_id_seq', 1, false);
 
-SELECT pg_catalog.setval('public.django_migrations_id_seq', 174, true);
+SELECT pg_catalog.setval('public.django_migrations_id_seq', 175, true);
 
 SELECT pg_catalog.setval('public.files_archive_id_seq', 1, false);
 

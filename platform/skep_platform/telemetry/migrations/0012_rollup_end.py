@@ -3,7 +3,7 @@ first of a month, at least ten days from now. Nothing is looked at yet."""
 
 from django.db import migrations
 
-# The name says the end. Servers go on: the next two migrations must be over before it.
+# The name says the end. Servers go on: the next three migrations must be over before it.
 END = """
 DO $$
 DECLARE

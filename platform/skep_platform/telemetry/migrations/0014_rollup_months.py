@@ -1,9 +1,15 @@
-"""Rollups by the minute are partitioned by months of `at`. The table as it was becomes the partition
-of all before its end, as it is: no row is read or copied. Servers of the version before go on: what
-they write finds the same constraints.
+"""Rollups of GPUs by the minute are partitioned by months of `at`. The table as it was becomes the
+partition of all before its end, as it is: no row is read or copied. Servers of the version before
+go on: what they write finds the same constraints.
 
 No query looks for an id: only the old partition keeps its index of them, for these servers. A key
 with which another index begins needs none of its own.
+
+To attach the partition, PostgreSQL replaces triggers of the tables that its keys refer to, and locks
+these as well. They are locked before anything is done: a server that stores samples has its lock of
+the rollups already when it waits for one of these, and both would wait for each other. The table
+that is read most comes last. The rollups of tasks have a migration of their own, so that no server
+waits for both tables.
 """
 
 import django.db.models.deletion
@@ -16,7 +22,7 @@ DECLARE
     ends timestamptz;
     next_id bigint;
 BEGIN
-    LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE {table}, {referred} IN ACCESS EXCLUSIVE MODE;
     SELECT conname, make_timestamptz(left(right(conname, 7), 4)::int, right(conname, 2)::int, 1,
                                      0, 0, 0, 'UTC')
       INTO STRICT past, ends FROM pg_constraint
@@ -66,6 +72,7 @@ DEVICE = """
 """
 GPUS = PARTITION.format(
     table="telemetry_gpurollup",
+    referred="cluster_device, jobs_taskattempt",
     name="gpu_rollup",
     unique="gpu_rollup_once",
     columns="UNIQUE NULLS NOT DISTINCT (device_id, at, attempt_id)",
@@ -75,15 +82,6 @@ GPUS = PARTITION.format(
     more="CREATE INDEX gpu_rollup_by_attempt ON telemetry_gpurollup (attempt_id, at);"
     + DEVICE
     + ATTEMPT.format(table="telemetry_gpurollup", hash="37630b0c"),
-)
-TASKS = PARTITION.format(
-    table="telemetry_taskrollup",
-    name="task_rollup",
-    unique="task_rollup_once",
-    columns="UNIQUE (attempt_id, at)",
-    drop="telemetry_taskrollup_attempt_id_bc11dbe9",
-    rename="",
-    more=ATTEMPT.format(table="telemetry_taskrollup", hash="bc11dbe9"),
 )
 
 
@@ -114,21 +112,6 @@ class Migration(migrations.Migration):
                         null=True,
                         on_delete=django.db.models.deletion.CASCADE,
                         related_name="+",
-                        to="jobs.taskattempt",
-                    ),
-                ),
-            ],
-        ),
-        migrations.RunSQL(
-            TASKS,
-            state_operations=[
-                migrations.AlterField(
-                    "taskrollup",
-                    "attempt",
-                    models.ForeignKey(
-                        db_index=False,
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="rollups",
                         to="jobs.taskattempt",
                     ),
                 ),
