@@ -19,6 +19,7 @@ from skep_platform.cluster.models import Device, Node
 from skep_platform.core.bulk import fetch
 from skep_platform.core.models import Event
 from skep_platform.jobs.models import Job, Lease, Task, TaskAttempt, TaskRole
+from skep_platform.telemetry.models import GpuRollup, TaskRollup
 from skep_platform.tenancy.models import Membership, RoleGrant, VirtualCluster
 from skep_platform.usage.models import UsageDay
 
@@ -34,6 +35,7 @@ class Size:
     gpus: int = 8  # per node
     tasks: int = 2_000  # of the largest job
     audit: int = 1_000_000
+    samples: int = 0  # minutes of GPUs, and as many of tasks
 
     @property
     def active(self) -> int:
@@ -210,6 +212,7 @@ def fill(size: Size) -> None:
             known_us="(1 + n % 8) * 9000000000",
         )
     _large_job(size)
+    _samples(size)
     audited = f"bench_at(n, {size.audit})"
     rows(
         AuditEntry,
@@ -326,6 +329,42 @@ def _large_job(size: Size) -> None:
         finished_at=at,
         released_at=at,
     )
+
+
+def _samples(size: Size) -> None:
+    """Insert the newest minutes of every GPU, and of the tasks that have ended."""
+    gpus, ended = size.nodes * size.gpus, size.jobs - size.active
+    this_minute = "date_trunc('minute', now())"
+    for model, of, columns in (
+        (
+            GpuRollup,
+            gpus,
+            {
+                "device_id": f"'GPU-' || (n % {gpus} + 1)",
+                "utilization_sum": "n % 600",
+                "utilization_max": "n % 100",
+                "memory_used_mb_max": "n % 81920",
+            },
+        ),
+        (
+            TaskRollup,
+            ended,
+            {
+                "cpu_percent_sum": "n % 2400",
+                "cpu_percent_max": "n % 400",
+                "memory_mb_max": "n % 16384",
+            },
+        ),
+    ):
+        rows(
+            model,
+            size.samples,
+            attempt_id=f"bench_id('004', n % {ended} + 1, {size.jobs})",
+            at=f"{this_minute} - (1 + (n - 1) / {of}) * interval '1 min'",
+            seconds="60",
+            samples="6",
+            **columns,
+        )
 
 
 def rows(model: type[Model], count: int, /, where: str = "true", **columns: str) -> None:

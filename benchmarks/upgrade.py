@@ -2,10 +2,10 @@
 while its servers go on: how long they take, and how long a write or a read waits for them at most.
 
 The schema is the one that `scripts/record-release` recorded, filled by SQL. Beside the migrations
-one program each submits jobs, changes running ones, ends task attempts and writes events and
-heartbeats as servers of that release do, one reads jobs, and one has a transaction open for
-LONG_S again and again, as a report or a backup does: a migration that waits for it must not make
-the others wait.
+one program each submits jobs, changes running ones, ends task attempts and writes events,
+heartbeats and samples as servers of that release do, one reads jobs, one samples, and one has a
+transaction open for LONG_S again and again, as a report or a backup does: a migration that waits
+for it must not make the others wait.
 
 SKEP_BENCH_JOBS=100000 makes a smaller one. The reference is the goal: 60 s, and 1 s for a write.
 """
@@ -71,16 +71,40 @@ WRITES = {
         UPDATE cluster_node SET last_heartbeat_at = clock_timestamp()
          WHERE id = (SELECT id FROM cluster_node LIMIT 1)
     """,
+    "gpu_sample": """
+        INSERT INTO telemetry_gpurollup AS r (device_id, at, seconds, samples, utilization_sum,
+                                              utilization_max, memory_used_mb_max)
+        SELECT uuid, date_trunc('minute', clock_timestamp()), 60, 1, 50, 50, 1024
+          FROM (SELECT uuid FROM cluster_device LIMIT 8) one
+            ON CONFLICT (device_id, at, attempt_id) DO UPDATE SET samples = r.samples + 1
+    """,
+    "task_sample": """
+        INSERT INTO telemetry_taskrollup AS r (attempt_id, at, seconds, samples, cpu_percent_sum,
+                                               cpu_percent_max, memory_mb_max)
+        SELECT id, date_trunc('minute', clock_timestamp()), 60, 1, 50, 50, 1024
+          FROM (SELECT id FROM jobs_taskattempt WHERE released_at IS NULL LIMIT 8) one
+            ON CONFLICT (attempt_id, at) DO UPDATE SET samples = r.samples + 1
+    """,
 }
-READS = {"read": "SELECT name, state FROM jobs_job ORDER BY created_at DESC LIMIT 20"}
+READS = {
+    "read": "SELECT name, state FROM jobs_job ORDER BY created_at DESC LIMIT 20",
+    "read_samples": """
+        SELECT at, utilization_sum FROM telemetry_gpurollup
+         WHERE attempt_id = (SELECT id FROM jobs_taskattempt LIMIT 1) ORDER BY at
+    """,
+}
 LONG = "SELECT count(*) FROM (SELECT 1 FROM {} LIMIT 1) looked"
-LOOKED_AT = ("jobs_job", "jobs_taskattempt", "jobs_taskrole", "cluster_node", "storage_storage")
+LOOKED_AT = (
+    *("jobs_job", "jobs_taskattempt", "jobs_taskrole", "cluster_node", "storage_storage"),
+    *("telemetry_gpurollup", "telemetry_taskrollup"),
+)
 
 
 def main() -> None:
     jobs = int(os.environ.get("SKEP_BENCH_JOBS", "1000000"))
     nodes = max(jobs // 100, 500)
-    size = Size(jobs=jobs, audit=jobs, nodes=nodes, users=max(jobs // 200, 500))
+    users = max(jobs // 200, 500)
+    size = Size(jobs=jobs, audit=jobs, nodes=nodes, users=users, samples=jobs)
     with _database():
         began = time.perf_counter()
         fill(size)
