@@ -5,3 +5,4 @@ from django.apps import AppConfig
 
 class FilesConfig(AppConfig):
     name = "skep_platform.files"
+    default_auto_field = "django.db.models.AutoField"  # as its table has it
