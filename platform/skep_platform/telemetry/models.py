@@ -38,11 +38,9 @@ class LogChunk(models.Model):
         ]
 
 
-class GpuRollup(models.Model):
-    """Use of one GPU over `seconds` from `at`; `attempt` held it then, if any.
-
-    The table has the rows by the minute and is partitioned by months of `at`. Rows have no index by
-    `id`; those of `device` and `attempt` are parts of others."""
+class GpuUse(models.Model):
+    """Use of one GPU over `seconds` from `at`; `attempt` held it then, if any. Rows have no index
+    by `id`; those of `device` and `attempt` are parts of others."""
 
     device = models.ForeignKey("cluster.Device", models.CASCADE, related_name="+", db_index=False)
     attempt = models.ForeignKey(
@@ -56,6 +54,38 @@ class GpuRollup(models.Model):
     memory_used_mb_max = models.PositiveIntegerField()
     power_w_sum = models.FloatField(null=True)  # divide by power_samples; null: not measured
     power_samples = models.PositiveIntegerField(null=True)  # null: as many as samples
+
+    class Meta:
+        abstract = True
+
+
+class TaskUse(models.Model):
+    """Use of CPU, memory and network of one attempt over `seconds` from `at`."""
+
+    attempt = models.ForeignKey(
+        "jobs.TaskAttempt", models.CASCADE, related_name="+", db_index=False
+    )
+    at = models.DateTimeField()
+    seconds = models.PositiveIntegerField()
+    samples = models.PositiveIntegerField()
+    cpu_percent_sum = models.FloatField()  # 100 = one core
+    cpu_percent_max = models.FloatField()
+    memory_mb_max = models.PositiveIntegerField()
+    # Bytes within these seconds; null: not measured.
+    network_rx_bytes = models.BigIntegerField(null=True)
+    network_tx_bytes = models.BigIntegerField(null=True)
+    disk_read_bytes = models.BigIntegerField(null=True)
+    disk_written_bytes = models.BigIntegerField(null=True)
+    # How many samples had each of these four; null: all of them.
+    byte_samples = ArrayField(models.PositiveIntegerField(), null=True)
+
+    class Meta:
+        abstract = True
+
+
+class GpuRollup(GpuUse):
+    """The rows by the minute. The table is partitioned by months of `at`."""
+
     # Of the first hour of an attempt: {"20": [percent, MB, W or null]}, means of FINE_S seconds
     # that begin so many seconds after `at`.
     fine = models.JSONField(null=True)
@@ -75,26 +105,9 @@ class GpuRollup(models.Model):
         ]
 
 
-class TaskRollup(models.Model):
-    """Use of CPU, memory and network of one attempt over `seconds` from `at`; by the minute and
-    partitioned as `GpuRollup`."""
+class TaskRollup(TaskUse):
+    """The rows by the minute; partitioned as `GpuRollup`."""
 
-    attempt = models.ForeignKey(
-        "jobs.TaskAttempt", models.CASCADE, related_name="rollups", db_index=False
-    )
-    at = models.DateTimeField()
-    seconds = models.PositiveIntegerField()
-    samples = models.PositiveIntegerField()
-    cpu_percent_sum = models.FloatField()  # 100 = one core
-    cpu_percent_max = models.FloatField()
-    memory_mb_max = models.PositiveIntegerField()
-    # Bytes within these seconds; null: not measured.
-    network_rx_bytes = models.BigIntegerField(null=True)
-    network_tx_bytes = models.BigIntegerField(null=True)
-    disk_read_bytes = models.BigIntegerField(null=True)
-    disk_written_bytes = models.BigIntegerField(null=True)
-    # How many samples had each of these four; null: all of them.
-    byte_samples = ArrayField(models.PositiveIntegerField(), null=True)
     # As of GPUs: {"20": [percent, MB, and these four in bytes per second]}.
     fine = models.JSONField(null=True)
 
@@ -103,22 +116,9 @@ class TaskRollup(models.Model):
         indexes = [models.Index(fields=["seconds", "at"], name="task_rollup_oldest")]
 
 
-class GpuHistory(models.Model):
+class GpuHistory(GpuUse):
     """Rows of `GpuRollup` that became one of an hour or a day; see `downsampling`. The table is
     partitioned by `seconds`, and each part by months of `at`."""
-
-    device = models.ForeignKey("cluster.Device", models.CASCADE, related_name="+", db_index=False)
-    attempt = models.ForeignKey(
-        "jobs.TaskAttempt", models.CASCADE, null=True, related_name="+", db_index=False
-    )
-    at = models.DateTimeField()
-    seconds = models.PositiveIntegerField()
-    samples = models.PositiveIntegerField()
-    utilization_sum = models.FloatField()
-    utilization_max = models.FloatField()
-    memory_used_mb_max = models.PositiveIntegerField()
-    power_w_sum = models.FloatField(null=True)
-    power_samples = models.PositiveIntegerField(null=True)
 
     class Meta:
         constraints = [
@@ -134,23 +134,8 @@ class GpuHistory(models.Model):
         ]
 
 
-class TaskHistory(models.Model):
+class TaskHistory(TaskUse):
     """Rows of `TaskRollup` that became one of an hour or a day; partitioned as `GpuHistory`."""
-
-    attempt = models.ForeignKey(
-        "jobs.TaskAttempt", models.CASCADE, related_name="+", db_index=False
-    )
-    at = models.DateTimeField()
-    seconds = models.PositiveIntegerField()
-    samples = models.PositiveIntegerField()
-    cpu_percent_sum = models.FloatField()
-    cpu_percent_max = models.FloatField()
-    memory_mb_max = models.PositiveIntegerField()
-    network_rx_bytes = models.BigIntegerField(null=True)
-    network_tx_bytes = models.BigIntegerField(null=True)
-    disk_read_bytes = models.BigIntegerField(null=True)
-    disk_written_bytes = models.BigIntegerField(null=True)
-    byte_samples = ArrayField(models.PositiveIntegerField(), null=True)
 
     class Meta:
         constraints = [

@@ -33,7 +33,7 @@ class Migration(migrations.Migration):
                     models.ForeignKey(
                         db_index=False,
                         on_delete=django.db.models.deletion.CASCADE,
-                        related_name="rollups",
+                        related_name="+",
                         to="jobs.taskattempt",
                     ),
                 ),
