@@ -2,9 +2,10 @@
 leases, one transaction stores their facts, and a few queries read what they shall run.
 
 Each transaction costs the gateway and the database several milliseconds, for however many nodes
-it is. The first request after a silence is served at once. What comes while it is served waits, and
-is served together right after it: of the nodes of a gang, which report at the same time, one is the
-first. What comes then waits for the end of a pause. Nothing is answered before the commit.
+it is. The first request after a silence is served with those that come within GATHER_S of it, as
+those of the nodes of a gang do. What comes while they are served waits, and is served together
+right after them; what comes then waits for the end of a pause. Nothing is answered before the
+commit.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from skep_platform.telemetry import services as telemetry
 K = TypeVar("K", bound=Hashable)
 P = TypeVar("P")
 R = TypeVar("R")
+GATHER_S = 0.005
 PAUSE_S = 0.02  # from the end of a group to the next one
 # While groups follow each other without a silence the pause grows by this factor, up to
 # LONGEST_PAUSE_S: then each group has more of them, and a gang that starts alone does not wait.
@@ -57,12 +59,14 @@ class Grouped(Generic[K, P, R]):
         work: Callable[[Mapping[K, P]], R],
         pause_s: float = PAUSE_S,
         *,
+        gather_s: float = 0.0,
         most_nodes: int = MOST_NODES,
         patient: bool = True,
     ) -> None:
         self._threads = threads
         self._work = work
         self._pause_s = pause_s
+        self._gather_s = gather_s
         self._most_nodes = most_nodes
         self._patient = patient
         self._waiting: list[tuple[float, K, P, asyncio.Future[R]]] = []
@@ -103,6 +107,8 @@ class Grouped(Generic[K, P, R]):
         assert group is not None
         first = True
         try:
+            if self._gather_s:
+                await self._pause(self._gather_s)
             while self._waiting:
                 if taken := self._take():
                     await self._serve_group(taken)
@@ -188,8 +194,12 @@ class Groups:
         self._beats = Grouped[UUID, Beat, Mapping[UUID, int]](
             concurrency.beats, _renew, LONG_PAUSE_S, most_nodes=MOST_BEATS, patient=False
         )
-        self._facts = Grouped[UUID, Sequence[AttemptFact], None](concurrency.facts, _store)
-        self._frames = Grouped[UUID, tuple[int, int | None], Frames](concurrency.control, _frames)
+        self._facts = Grouped[UUID, Sequence[AttemptFact], None](
+            concurrency.facts, _store, gather_s=GATHER_S
+        )
+        self._frames = Grouped[UUID, tuple[int, int | None], Frames](
+            concurrency.control, _frames, gather_s=GATHER_S
+        )
         self._logs = Grouped[UUID, Sequence[LogFrame], Acks](
             concurrency.logs, _append, LONG_PAUSE_S
         )

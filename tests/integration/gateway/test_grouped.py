@@ -208,3 +208,23 @@ def test_what_comes_during_the_first_group_after_a_silence_waits_for_no_pause():
 
     assert asyncio.run(ask()) == [1, 2, 2]
     assert served == [{first}, {second, third}]
+
+
+def test_what_comes_within_a_moment_after_a_silence_is_one_group():
+    served: list[set[UUID]] = []
+    first, second = uuid4(), uuid4()
+
+    def work(asked: Mapping[UUID, int]) -> int:
+        served.append(set(asked))
+        return len(asked)
+
+    async def ask() -> list[int]:
+        gathered = Grouped[UUID, int, int](concurrency.facts, work, gather_s=0.5)
+        asked = [asyncio.create_task(gathered.run(first, 0))]
+        for _ in range(10):  # of the event loop: the first request has begun its group
+            await asyncio.sleep(0)
+        asked.append(asyncio.create_task(gathered.run(second, 0)))
+        return await asyncio.wait_for(asyncio.gather(*asked), 60)
+
+    assert asyncio.run(ask()) == [2, 2]
+    assert served == [{first, second}]
