@@ -17,7 +17,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import structlog
@@ -54,7 +54,7 @@ class InputTooCostly(SkepError):
 
 
 class ParsePool:
-    """Safe for threads. Processes start at the first call."""
+    """Safe for threads. Processes start at the first call, or with `prepare`."""
 
     def __init__(
         self,
@@ -115,6 +115,12 @@ class ParsePool:
         found: dict[str, Any] = answer
         return found
 
+    def prepare(self) -> None:
+        """Start the process of which workers are forks; it loads its modules by itself. Otherwise
+        the first call after a start waits for that: half a second."""
+        with suppress(OSError):  # the first call tries again, and has someone to answer to
+            self._fork_server()
+
     def close(self) -> None:
         """End all processes of the pool. The next call starts new ones."""
         with self._changed:
@@ -171,17 +177,21 @@ class ParsePool:
         running = self._busy.total()
         return running < self._workers and self._busy[user] < max(1, self._workers - 1)
 
-    def _started(self) -> socket.socket:
+    def _fork_server(self) -> _Forks:
         with self._changed:
             if self._forks is None:
                 self._forks = _Forks(self._cpu_s, self._memory_mib, self._wait_s)
-            forks = self._forks
+            return self._forks
+
+    def _started(self) -> socket.socket:
+        forks = None
         try:
+            forks = self._fork_server()
             return forks.worker()
         except (OSError, EOFError) as error:
             log.error("parse_worker_not_started", error=str(error))
             with self._changed:
-                if self._forks is forks:
+                if forks is not None and self._forks is forks:
                     forks.close()
                     self._forks = None
             message = "No process to read this could be started; try again."

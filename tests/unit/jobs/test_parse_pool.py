@@ -132,3 +132,10 @@ def test_a_pool_that_was_closed_starts_again(pool):
     assert works(pool)
     pool.close()
     assert works(pool)
+
+
+def test_the_first_call_of_a_prepared_pool_finds_its_process_there(pool):
+    pool.prepare()
+    prepared = pool._forks._process.pid
+    assert works(pool)
+    assert pool._forks._process.pid == prepared
