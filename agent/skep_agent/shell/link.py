@@ -21,7 +21,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import structlog
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from skep_agent.core.lease import Lease
 from skep_agent.join import accepted_gateway
@@ -186,7 +186,7 @@ class Link:
                 await self._run(socket)
         except ConnectionClosed as closed:
             self._after_close(closed)
-        except (OSError, InvalidHandshake, TimeoutError, Silence, ServerLeaves) as error:
+        except (OSError, WebSocketException, TimeoutError, Silence, ServerLeaves) as error:
             log.warning("connection_lost", problem=str(error) or type(error).__name__)
         finally:
             self._socket = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,12 @@ from tests.support.ports import free_port
 
 from skep_agent.config import AgentConfig
 from skep_agent.join import accepted_gateway
-from skep_agent.statedir import StateDir
+from skep_agent.protocol import Hello
+from skep_agent.shell.clock import Clock
+from skep_agent.shell.lease_guard import NoGuard
+from skep_agent.shell.link import Link
+from skep_agent.shell.tasks import first_of
+from skep_agent.statedir import Identity, StateDir
 
 DEAD = "http://127.0.0.1:{}"
 
@@ -67,3 +73,31 @@ async def test_finding_s1_an_agent_from_before_the_gateway_moves_to_it_and_stays
         async with AgentProcess(config).running():  # after a restart, too
             await other.until(lambda: len(other.node().hellos) == 2)
         assert len(server.node().hellos) == 1
+
+
+async def test_a_proxy_that_leads_to_a_page_is_asked_again() -> None:
+    """As one does that is in maintenance, or that leads all of http to https."""
+    asked = asyncio.Semaphore(0)
+
+    async def redirect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 302 Found\r\nLocation: https://status.example.org/\r\n\r\n")
+        writer.close()
+        asked.release()
+
+    async with await asyncio.start_server(redirect, "127.0.0.1", 0) as proxy:
+        port = proxy.sockets[0].getsockname()[1]
+        identity = Identity(f"http://127.0.0.1:{port}", "n1", "id-1", "test", "secret")
+        link = Link(identity, Clock(), NoGuard(), never_asked, lambda _: None, 0.1)
+        async with asyncio.timeout(30):
+            # Raises what ends the link, where anything does.
+            await first_of(link.keep(None), times(asked, 2))
+
+
+async def times(asked: asyncio.Semaphore, number: int) -> None:
+    for _ in range(number):
+        await asked.acquire()
+
+
+def never_asked() -> Hello:
+    raise AssertionError("nothing is said before the connection is open")
