@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from skep_client.errors import SkepError
+
 LOCAL_SERVER = "http://127.0.0.1:8470"
 
 
@@ -27,8 +29,9 @@ def login() -> Login:
     stored = _read()
     given = os.environ.get("SKEP_SERVER") or os.environ.get("SKEP_URL")
     server = given or stored.get("server") or LOCAL_SERVER
-    server = server.rstrip("/")
-    token = os.environ.get("SKEP_TOKEN") or stored.get("tokens", {}).get(server, "")
+    server = server.strip().rstrip("/")
+    # Secrets of CI systems and Kubernetes often end in the line end of a file.
+    token = os.environ.get("SKEP_TOKEN", "").strip() or stored.get("tokens", {}).get(server, "")
     return Login(server, token)
 
 
@@ -69,8 +72,14 @@ def config_file() -> Path:
 
 
 def _read() -> dict[str, Any]:
+    """Raises SkepError "config_damaged"."""
+    path = config_file()
     try:
-        stored: dict[str, Any] = json.loads(config_file().read_text())
+        stored = json.loads(path.read_text())
     except FileNotFoundError:
         return {}
+    except ValueError:
+        stored = None
+    if not isinstance(stored, dict) or not isinstance(stored.get("tokens", {}), dict):
+        raise SkepError(400, "config_damaged", f"{path} is damaged: remove it, and log in again.")
     return stored

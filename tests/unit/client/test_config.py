@@ -6,6 +6,7 @@ import pytest
 
 from skep_client import config
 from skep_client.config import Login
+from skep_client.errors import SkepError
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +40,22 @@ def test_the_environment_comes_first(monkeypatch):
     assert config.login() == Login("https://a.test", "one")
     monkeypatch.setenv("SKEP_TOKEN", "three")
     assert config.login() == Login("https://a.test", "three")
+
+
+def test_the_line_end_of_a_secret_from_a_file_is_no_part_of_the_token(monkeypatch):
+    """Sent in a header it would be refused, with the token in the text of the error."""
+    monkeypatch.setenv("SKEP_SERVER", "https://a.test\n")
+    monkeypatch.setenv("SKEP_TOKEN", "three\n")
+    assert config.login() == Login("https://a.test", "three")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"tokens": 1}'])
+def test_a_damaged_file_is_a_clear_error(text):
+    path = config.remember(Login("https://a.test", "one"))
+    path.write_text(text)
+    with pytest.raises(SkepError, match=r"config\.json") as error:
+        config.login()
+    assert error.value.code == "config_damaged"
 
 
 def test_a_token_is_never_sent_to_another_server(monkeypatch):
