@@ -100,6 +100,9 @@ def main() -> None:
         sys.exit(exits.of_error(error))
     except KeyboardInterrupt:
         sys.exit(exits.INTERRUPTED)
+    except OSError as error:  # of this machine: a file that cannot be read, a disk that is full
+        say(str(error), err=True)
+        sys.exit(exits.FAILED)
 
 
 def _report(error: SkepError) -> None:

@@ -168,7 +168,8 @@ def _upload(skep: Skep, source: Path, target: Place) -> None:
         while True:
             file.seek(offset)
             data = file.read(PIECE)
-            last = offset + len(data) >= size
+            # No data: it was cut while it was sent.
+            last = not data or offset + len(data) >= size
             offset = skep.write_storage_file(
                 target.storage, target.path, data, offset, last=last
             ).offset
@@ -208,6 +209,8 @@ def _download_folder(skep: Skep, source: Place, target: Path) -> int:
 def _download(skep: Skep, source: Place, target: Path) -> None:
     """Fetch a file piece by piece into one beside its target, which takes its name at the end. That
     of another version of the file is never continued."""
+    from skep_client.errors import SkepError
+
     about = skep.storage_usage(source.storage, source.path)
     version = f"{about.size}-{about.modified_at:%Y%m%d%H%M%S%f}" if about.modified_at else ""
     part = target.with_name(f".{target.name}.{version}{PART}")
@@ -215,6 +218,8 @@ def _download(skep: Skep, source: Place, target: Path) -> None:
         while (offset := file.tell()) < about.size:
             data = skep.read_storage_file(source.storage, source.path, offset, READ_PIECE)
             if not data:
-                break
+                part.unlink()
+                message = f"{source} was written to while it was copied: copy it again."
+                raise SkepError(409, "file_changed", message)
             file.write(data)
     part.replace(target)

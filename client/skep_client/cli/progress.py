@@ -20,7 +20,10 @@ def bar(what: str, size: int | None) -> Iterator[Report]:
 
     columns = [BarColumn()] if size is not None else []
     with _progress(
-        TextColumn("{task.description}"), *columns, DownloadColumn(), TransferSpeedColumn()
+        TextColumn("{task.description}", markup=False),
+        *columns,
+        DownloadColumn(),
+        TransferSpeedColumn(),
     ) as progress:
         task = progress.add_task(what, total=size)
         yield lambda so_far: progress.update(task, completed=so_far)
@@ -32,7 +35,7 @@ def count(what: str, number: int) -> Iterator[Report]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
     columns = BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with _progress(TextColumn("{task.description}"), *columns) as progress:
+    with _progress(TextColumn("{task.description}", markup=False), *columns) as progress:
         task = progress.add_task(what, total=number)
         yield lambda so_far: progress.update(task, completed=so_far)
 
