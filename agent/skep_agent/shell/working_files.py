@@ -43,7 +43,7 @@ class Archives:
             raise RuntimeFailure("spec_refused", "The working files have no sensible hash or size.")
         path = self._folder / wanted.sha256
         async with self._downloads.setdefault(wanted.sha256, asyncio.Lock()):
-            if not path.exists():
+            if not _is_whole(path, wanted):
                 async with self._limit:
                     await self._download(wanted, path)
                 self._free_space(path)
@@ -102,6 +102,15 @@ class Archives:
             total += stat.st_size
             if total > self._cache_bytes and path.suffix != ".part":
                 path.unlink(missing_ok=True)
+
+
+def _is_whole(path: Path, wanted: WorkingFiles) -> bool:
+    """Return whether the archive is there. Nothing is synced: after a power failure it may have its
+    name, and none of its bytes."""
+    try:
+        return path.stat().st_size == wanted.size
+    except FileNotFoundError:
+        return False
 
 
 def _refusal(status: int) -> RuntimeFailure:

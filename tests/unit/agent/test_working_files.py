@@ -140,3 +140,11 @@ async def test_what_an_agent_that_was_killed_left_behind_is_removed(
     cache(server, tmp_path)
     (tmp_path / "archives" / f"{named(SOME).sha256}.part").write_bytes(b"half")
     assert await content(cache(server, tmp_path), named(SOME)) == SOME
+
+
+async def test_an_archive_that_a_power_failure_cut_off_is_asked_for_again(
+    server: Server, tmp_path: Path
+) -> None:
+    archives = cache(server, tmp_path)
+    (tmp_path / "archives" / named(SOME).sha256).write_bytes(b"")
+    assert await content(archives, named(SOME)) == SOME
