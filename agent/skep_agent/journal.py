@@ -1,8 +1,11 @@
 """The agent's memory on disk: one JSON object per line, appended, rewritten when it has grown.
 
 It survives the death of the agent, not of the machine: after that no container runs, so nothing is
-synced. It holds no command, no environment and no credential. SQLite in its place was measured
-(WAL): a third more time for each record without syncing, and 4 ms with it.
+synced. On a full disk the agent goes on: what was not written follows, all of it, as soon as there
+is space, and until then the labels of the containers are all that another agent finds.
+
+It holds no command, no environment and no credential. SQLite in its place was measured (WAL): a
+third more time for each record without syncing, and 4 ms with it.
 """
 
 from __future__ import annotations
@@ -15,10 +18,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from skep_agent.core.records import Outcome, Remembered, Stopping, StopPlan
 
 _GARBAGE_LINES = 2000  # rewritten beyond this many lines that no longer count
 _SEQ_BLOCK = 10_000  # numbers are reserved in blocks, so that few lines are written
+
+log = structlog.get_logger(__name__)
 
 
 class Journal:
@@ -42,7 +49,8 @@ class Journal:
         self.memory_id = self.memory_id or str(uuid.uuid4())
         self.next_seq = self._seq_limit
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._rewrite()
+        self._behind = False  # the file lacks what is known, or ends in half a line
+        self._append(None)
 
     @property
     def records(self) -> list[Remembered]:
@@ -76,13 +84,22 @@ class Journal:
     def close(self) -> None:
         os.close(self._file)
 
-    def _append(self, raw: dict[str, Any]) -> None:
-        line = _line(raw)
-        if os.write(self._file, line) < len(line):
-            raise OSError(errno.ENOSPC, f"{self._path} cannot be written: the disk is full")
-        self._lines += 1
-        if self._lines > _GARBAGE_LINES + len(self._live):
-            self._rewrite()
+    def _append(self, raw: dict[str, Any] | None) -> None:
+        """Append what is known by now, or write all of it where that is due."""
+        try:
+            if raw is None or self._behind or self._lines > _GARBAGE_LINES + len(self._live):
+                self._rewrite()
+                return
+            line = _line(raw)
+            if os.write(self._file, line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self._lines += 1
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            if not self._behind:
+                log.error("journal_behind", problem=f"{self._path}: {error.strerror}")
+            self._behind = True
 
     def _rewrite(self) -> None:
         """Atomically, so that a kill leaves the old file or the new one."""
@@ -98,6 +115,7 @@ class Journal:
         os.close(self._file)
         self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         self._lines = len(raws)
+        self._behind = False
 
     def _read(self) -> None:
         try:

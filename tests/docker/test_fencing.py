@@ -274,7 +274,13 @@ async def test_finding_c1_a_start_that_was_given_up_and_comes_late_is_killed_wit
         identity = Identity("http://127.0.0.1:1", "n1", "id-n1", cluster, "secret")
         archives = Archives(tmp_path / "a", identity)
         operations = Operations(
-            runtime, archives, fence, lambda _: None, lambda _: True, lambda _: None
+            runtime,
+            archives,
+            fence,
+            lambda _: None,
+            lambda _: True,
+            lambda _: None,
+            lambda *_: None,
         )
         await fence.ready()
         proxy.holds_starts = True

@@ -98,8 +98,8 @@ class Agent:
         self._probe = probe
         archives = Archives(state.archives, identity)
         find, held = self.machine.attempts.get, self.machine.life.ports_held
-        emit, may_write = self._operated, self._may_write
-        self._operations = Operations(runtime, archives, fence, emit, may_write, find)
+        emit, may_write, keep = self._operated, self._may_write, self._masks.keep
+        self._operations = Operations(runtime, archives, fence, emit, may_write, find, keep)
         self._images_due = asyncio.Event()
         self._sent_images: NodeImages | None = None  # in this session
         self.prefetches = PrefetchPulls(self._operations.pull, self._send, self._images_due.set)
@@ -348,9 +348,6 @@ class Agent:
             case do.Reconnect():
                 log.error("lease_over", node=self.identity.name)
                 self.link.reconnect()
-            case do.Create(attempt_id=attempt_id, spec=spec):
-                self._masks.keep(attempt_id, spec.masks)
-                self._operations.run(instruction)
             case do.Cancel():
                 self._operations.cancel(instruction)
             case do.Warn(code=code, message=message):

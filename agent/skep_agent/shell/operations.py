@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
@@ -97,15 +98,17 @@ class Operations:
         emit: Callable[[ev.Event], None],
         may_write: Callable[[str], bool],
         find: Callable[[str], Attempt | None],
+        keep_masks: Callable[[str, list[str]], None],
     ) -> None:
         """`may_write` says whether an attempt, given by its id, is still this node's to end; `find`
-        returns what is known of it."""
+        returns what is known of it; `keep_masks` keeps what its log may not show."""
         self._runtime = runtime
         self._fence = fence
         self._archives = archives
         self._emit = emit
         self._may_write = may_write
         self._find = find
+        self._keep_masks = keep_masks
         self._pulls = Pulls(runtime)
         self._creates = asyncio.Semaphore(CREATES)
         # Preparing an attempt, watching it and ending it may overlap; each has one task at most.
@@ -202,6 +205,12 @@ class Operations:
         return ev.Pulled(*key)
 
     async def _create(self, what: do.Create) -> ev.Event:
+        try:
+            self._keep_masks(what.attempt_id, what.spec.masks)
+        except OSError as error:
+            code = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "create_failed"
+            message = f"The node cannot note what its log may not show: {error.strerror}."
+            raise RuntimeFailure(code, message) from None
         async with self._creates, self._archive(what.spec) as archive:
             container_id = await self._runtime.create(what.spec, archive)
         return ev.Created(what.attempt_id, what.epoch, container_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -134,3 +135,22 @@ def test_finding_c2_a_lost_journal_or_another_boot_is_reported_by_a_new_memory_i
     wiped = Journal(path, "boot").memory_id
     assert wiped not in ("", first)
     assert Journal(path, "next boot").memory_id not in ("", wiped)
+
+
+def test_a_full_disk_ends_nothing_and_what_was_not_written_follows(path: Path) -> None:
+    journal = Journal(path, "boot")
+    journal.remember(record("a1"))
+    fresh = path.with_suffix(".new")
+    fresh.symlink_to("/dev/full")
+    os.dup2(os.open("/dev/full", os.O_WRONLY | os.O_CLOEXEC), journal._file)
+    journal.remember(record("a2"))
+    journal.forget("a1")
+    journal.remember_lease(7.0)
+    journal.reserve(20_000)
+    restarted = Journal(path, "boot")
+    assert restarted.records == [record("a1")]
+    fresh.unlink()
+    journal.remember_lease(8.0)
+    now = Journal(path, "boot")
+    assert (now.records, now.lease_until) == ([record("a2")], 8.0)
+    assert now.next_seq > 20_000

@@ -434,3 +434,15 @@ async def test_a_preempted_attempt_saves_its_work_before_it_ends(
     await server.until(lambda: server.node().complete("a1"))
     exited = next(f for f in server.node().facts if f.phase == "exited")
     assert exited.exit_code == 0
+
+
+async def test_a_disk_that_is_full_fails_the_task_and_not_the_agent(
+    server: FakeControlPlane, agent: AgentProcess, tmp_path: Path
+) -> None:
+    (tmp_path / "n1" / "masks" / "a1.new").symlink_to("/dev/full")
+    await server.desire(spec(command="mock run_for=forever"))
+    await server.until(lambda: "failed" in server.node().phases("a1"))
+    (failed,) = [fact for fact in server.node().facts if fact.phase == "failed"]
+    assert (failed.error_code, failed.disk_full) == ("disk_full", True)
+    assert agent.task is not None
+    assert not agent.task.done()
