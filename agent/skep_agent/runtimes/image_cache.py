@@ -105,9 +105,11 @@ class ImageCache:
                 image = await self._engine.call(lambda api: api.inspect_image(image_id))
             except EngineError as error:
                 if error.status == 404:
-                    del self._images[image_id]  # who removed it was not this agent
+                    self._images.pop(image_id, None)  # who removed it was not this agent
                     return False
                 raise
+            if image_id not in self._images:  # a save removes what it made itself
+                return False
             tags, digests = image.get("RepoTags") or [], image.get("RepoDigests") or []
             mine = self._images[image_id].names
             if any(tag not in mine and not is_mark(tag) for tag in tags):
@@ -123,7 +125,7 @@ class ImageCache:
             for name in (*tags, *digests) or (image_id,):
                 if not await self._untag(name):
                     return False
-            del self._images[image_id]
+            self._images.pop(image_id, None)
             return True
 
     async def _untag(self, name: str) -> bool:

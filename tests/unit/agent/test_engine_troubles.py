@@ -1,0 +1,79 @@
+"""What the agent asks of an engine that does not behave: one that this test plays, over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from skep_agent.config import Watermarks
+from skep_agent.runtimes.docker_engine import Engine
+from skep_agent.runtimes.image_cache import ImageCache
+
+IMAGE = f"sha256:{7:064x}"
+Answer = tuple[int, bytes]
+
+
+class Daemon(ThreadingHTTPServer):
+    """Answers as `answer` says for the end of a path; and by its version."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answer: Callable[[str], Answer] = lambda _: (404, b'{"message": "not there"}')
+
+    @property
+    def url(self) -> str:
+        return f"tcp://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Daemon
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        version = {"Version": "27.0.0", "ApiVersion": "1.44", "Components": []}
+        status, body = 200, json.dumps(version).encode()
+        if not path.endswith("/version"):
+            status, body = self.server.answer(path)
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def daemon() -> Iterator[Daemon]:
+    with Daemon() as daemon:
+        thread = Thread(target=daemon.serve_forever, args=(0.02,))
+        thread.start()
+        yield daemon
+        daemon.shutdown()
+        thread.join()
+
+
+async def test_an_image_that_is_forgotten_while_images_are_removed_ends_nothing(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    """As one that a save made, which removes it itself."""
+    engine = Engine(daemon.url)
+    cache = ImageCache(engine, tmp_path / "images.json", Watermarks(85, 80))
+    cache.add(IMAGE, "saved:1")
+
+    def gone(path: str) -> Answer:
+        cache.forget(IMAGE)
+        return 404, b'{"message": "No such image"}'
+
+    daemon.answer = gone
+    assert await cache.clean(lambda: (1, 100), lambda _: False) == []
+    await engine.close()
