@@ -9,7 +9,9 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+
+import structlog
 
 from skep_agent.containers import RuntimeFailure
 from skep_agent.runtimes.docker_engine import Engine
@@ -17,6 +19,8 @@ from skep_agent.runtimes.docker_engine import Engine
 RECONNECT_S = 0.5
 # Look again after this long in any case.
 LOOK_AGAIN_S = 60.0
+
+log = structlog.get_logger(__name__)
 
 
 class ExitWatcher:
@@ -57,8 +61,12 @@ class ExitWatcher:
 
     async def _read_events(self) -> None:
         while True:
-            with suppress(RuntimeFailure):
+            try:
                 await self._read_stream()
+            except RuntimeFailure:
+                pass
+            except Exception:  # such as an event that was cut off
+                log.warning("events_not_read", exc_info=True)
             await asyncio.sleep(RECONNECT_S)
 
     async def _read_stream(self) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
+from contextlib import aclosing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -12,6 +14,7 @@ import pytest
 
 from skep_agent.config import Watermarks
 from skep_agent.runtimes.docker_engine import Engine
+from skep_agent.runtimes.docker_exits import ExitWatcher
 from skep_agent.runtimes.image_cache import ImageCache
 
 IMAGE = f"sha256:{7:064x}"
@@ -76,4 +79,17 @@ async def test_an_image_that_is_forgotten_while_images_are_removed_ends_nothing(
 
     daemon.answer = gone
     assert await cache.clean(lambda: (1, 100), lambda _: False) == []
+    await engine.close()
+
+
+async def test_ends_are_seen_after_an_event_that_was_cut_off(daemon: Daemon) -> None:
+    events = [b'{"id": "c1", "sta', b'{"id": "c1", "status": "die"}\n']
+    daemon.answer = lambda _: (200, events.pop(0) if events else b"")
+    engine = Engine(daemon.url)
+    exits = ExitWatcher(engine, ["skep.node=n1"])
+    async with asyncio.timeout(40), aclosing(exits.looks("c1")) as looks:
+        await anext(looks)
+        while events:
+            await anext(looks)
+    await exits.close()
     await engine.close()
