@@ -62,13 +62,15 @@ class Firewall:
         self._written = ""  # the table as the kernel listed it just after we wrote it
         self._seen_at: int | None = None  # generation of the kernel's rules when it was as written
         self._changed = False  # since the table was written
+        self._resolvers: list[str] = []  # the name servers that were written
         self._lock = asyncio.Lock()
 
     async def ensure(self) -> None:
         """Return when the rules are in force. Raises RuntimeFailure "network_unavailable"."""
         async with self._lock:
             _show_bridged_frames()
-            if self._changed or not self._written:
+            # The machine may get its name servers after the agent began, or others.
+            if self._changed or not self._written or self._resolvers != _resolvers():
                 await self._write()
             elif not await self._stands():
                 log.warning("network_rules_restored", table=names.table(self._cluster))
@@ -98,7 +100,7 @@ class Firewall:
 
     async def _write(self) -> None:
         # A policy that comes meanwhile is for the next time; where this fails, all of it is.
-        self._changed, self._written = False, ""
+        self._changed, self._written, self._resolvers = False, "", _resolvers()
         egress = await asyncio.to_thread(self._egress)
         try:
             peers = await asyncio.to_thread(vxlan.peers, names.prefix(self._cluster))
@@ -130,11 +132,11 @@ class Firewall:
     def _egress(self) -> Egress:
         control_plane = _addresses(urlsplit(self._server).hostname or "")
         try:
-            return Egress.of(self._policy, control_plane, _resolvers())
+            return Egress.of(self._policy, control_plane, self._resolvers)
         except ValueError as error:
             # What cannot be read opens nothing; what is closed without it stays closed.
             log.error("network_policy_invalid", problem=str(error)[:200])
-            return Egress.of(NetworkPolicy(), control_plane, _resolvers())
+            return Egress.of(NetworkPolicy(), control_plane, self._resolvers)
 
 
 async def tables() -> list[str]:

@@ -13,6 +13,8 @@ from threading import Thread
 import pytest
 
 from skep_agent.config import Watermarks
+from skep_agent.network import firewall
+from skep_agent.network.firewall import Firewall
 from skep_agent.runtimes.docker_engine import Engine
 from skep_agent.runtimes.docker_exits import ExitWatcher
 from skep_agent.runtimes.image_cache import ImageCache
@@ -93,3 +95,24 @@ async def test_ends_are_seen_after_an_event_that_was_cut_off(daemon: Daemon) -> 
             await anext(looks)
     await exits.close()
     await engine.close()
+
+
+async def test_name_servers_that_come_later_are_opened_to_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent may start before the machine has its name servers, and those may change."""
+    nft, written, resolv = tmp_path / "nft", tmp_path / "written", tmp_path / "resolv.conf"
+    nft.write_text(f'#!/bin/sh\ncat >> {written}\necho "table"\n')
+    nft.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(firewall, "RESOLV_CONF", (resolv,))
+    monkeypatch.setattr(firewall, "BRIDGED", ())
+    fence = Firewall("test")
+    await fence.ensure()
+    assert "10.9.8.7" not in written.read_text()
+    resolv.write_text("nameserver 10.9.8.7\n")
+    await fence.ensure()
+    assert "10.9.8.7" in written.read_text()
+    before = written.read_text().count("chain input")
+    await fence.ensure()
+    assert written.read_text().count("chain input") == before
