@@ -78,7 +78,21 @@ class NodeCheckRuns:
 
     async def _run(self, wanted: NodeChecks) -> None:
         check_id = wanted.check_id
-        results = [await asyncio.to_thread(check_disk, self._folder)]
+        results: list[CheckResult] = []
+        try:
+            await self._check(wanted, results)
+        except Exception as error:
+            # Without a report the server would wait for this round for ever.
+            log.exception("check_broke", check_id=check_id)
+            message = f"A check broke by {type(error).__name__}; the agent's log says how."
+            results.append(CheckResult(name="agent", passed=False, message=message))
+        failed = [result.name for result in results if not result.passed]
+        log.info("checks_ended", check_id=check_id, failed=failed)
+        self._ended = CheckReport(check_id=check_id, results=results)
+        await self._send(self._ended)
+
+    async def _check(self, wanted: NodeChecks, results: list[CheckResult]) -> None:
+        results.append(await asyncio.to_thread(check_disk, self._folder))
         results.append(await check_network(self._server))
         # One after the other: together they would share this node's network.
         for peer in wanted.peers[:MOST_PEERS]:
@@ -87,10 +101,6 @@ class NodeCheckRuns:
         errors = await asyncio.to_thread(self._probe.ecc_errors)
         for gpu in gpus:
             results.append(await check_gpu(gpu, errors.get(gpu.uuid, 0), self._command))
-        failed = [result.name for result in results if not result.passed]
-        log.info("checks_ended", check_id=check_id, failed=failed)
-        self._ended = CheckReport(check_id=check_id, results=results)
-        await self._send(self._ended)
 
 
 def check_disk(folder: Path) -> CheckResult:

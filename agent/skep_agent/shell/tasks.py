@@ -6,6 +6,10 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+import structlog
+
+log = structlog.get_logger(__name__)
+
 
 class TaskSet:
     """Background tasks by key; starting a key again replaces its task."""
@@ -34,6 +38,9 @@ class TaskSet:
     def _done(self, key: object, task: asyncio.Task[None]) -> None:
         if self._tasks.get(key) is task:
             del self._tasks[key]
+        # No one waits for it.
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("task_broke", task=str(key), exc_info=error)
 
 
 async def first_of(*works: Coroutine[Any, Any, None]) -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 from tests.support.ports import free_port
 
 from skep_agent.accelerators.simulated import SimulatedGpus
@@ -14,6 +15,7 @@ from skep_agent.check_messages import CheckReport, NodeChecks
 from skep_agent.config import AgentConfig
 from skep_agent.inventory import Gpu
 from skep_agent.shell import checks
+from skep_agent.shell.tasks import TaskSet
 
 GPU = Gpu(uuid="GPU-1", model="A100", memory_mb=1, index=3)
 
@@ -81,3 +83,33 @@ async def test_a_round_is_run_once_and_reported_again_when_it_is_asked_for_again
     runs.want(NodeChecks(check_id="b"))
     assert (await sent.get()).check_id == "b"
     await runs.close()
+
+
+async def test_a_check_that_breaks_is_reported_as_failed(tmp_path: Path) -> None:
+    """Else the server would wait for the round for ever."""
+
+    class Broken(SimulatedGpus):
+        def ecc_errors(self) -> dict[str, int]:
+            raise RuntimeError("the driver is of another version")
+
+    sent: asyncio.Queue[CheckReport] = asyncio.Queue()
+    url = f"http://127.0.0.1:{free_port()}"
+    runs = checks.NodeCheckRuns(Broken(1), AgentConfig(tmp_path), url, tuple, sent.put)
+    runs.want(NodeChecks(check_id="a"))
+    async with asyncio.timeout(60):
+        found = await sent.get()
+    assert [one.name for one in found.results] == ["disk", "network", "agent"]
+    assert "RuntimeError" in found.results[-1].message
+    await runs.close()
+
+
+async def test_what_a_background_task_dies_of_is_logged() -> None:
+    async def breaks() -> None:
+        raise RuntimeError("no one waits for it")
+
+    with capture_logs() as logged:
+        tasks = TaskSet()
+        tasks.start("inventory", breaks())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert [(one["event"], one["task"]) for one in logged] == [("task_broke", "inventory")]
