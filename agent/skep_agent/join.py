@@ -29,7 +29,8 @@ async def join(server: str, token: str, name: str, state: StateDir) -> Identity:
     after an answer 429 as its Retry-After says, at most MOST_WAIT_S seconds long, and says so on
     stderr. Raises JoinFailed."""
     server = server.rstrip("/")
-    body = {"token": token, "name": name, "instance_id": state.instance_id}
+    # Secrets that were made of a file end in a line end.
+    body = {"token": token.strip(), "name": name, "instance_id": state.instance_id}
     waited_s = 0
     while (answer := await _ask(server, body)).status_code == httpx.codes.TOO_MANY_REQUESTS:
         wait_s = _retry_after_s(answer)
@@ -41,17 +42,20 @@ async def join(server: str, token: str, name: str, state: StateDir) -> Identity:
         typer.echo(f"skep-agent: {line}", err=True)
         await asyncio.sleep(wait_s)
         waited_s += wait_s
-    if answer.is_error:
+    if not answer.is_success:
         raise _refusal(answer)
-    given = answer.json()
-    identity = Identity(
-        server=server,
-        name=given["name"],
-        node_id=given["node_id"],
-        cluster=hashlib.sha256(server.encode()).hexdigest()[:12],
-        credential=given["credential"],
-        gateway_url=accepted_gateway(server, given.get("gateway_url", "")),
-    )
+    try:
+        given = answer.json()
+        identity = Identity(
+            server=server,
+            name=given["name"],
+            node_id=given["node_id"],
+            cluster=hashlib.sha256(server.encode()).hexdigest()[:12],
+            credential=given["credential"],
+            gateway_url=accepted_gateway(server, given.get("gateway_url", "")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise _refusal(answer) from None
     state.save(identity)
     return identity
 
@@ -84,7 +88,7 @@ async def _ask(server: str, body: dict[str, str]) -> httpx.Response:
         secure = urlsplit(server).scheme != "http"
         async with httpx.AsyncClient(timeout=30, verify=secure) as client:
             return await client.post(f"{server}/api/v1/nodes/join", json=body)
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise JoinFailed("server_unreachable", f"{server} does not answer: {error}") from None
 
 
@@ -100,4 +104,7 @@ def _refusal(answer: httpx.Response) -> JoinFailed:
         error = answer.json()
         return JoinFailed(error["code"], error["message"])
     except (ValueError, KeyError, TypeError):
-        return JoinFailed("join_refused", f"the server answered {answer.status_code}")
+        where = answer.headers.get("Location", "")
+        said = f"{answer.status_code} and leads to {where}" if where else answer.status_code
+        message = f"{answer.url} answered {said}, as Skep does not: is this its address?"
+        return JoinFailed("join_refused", message)

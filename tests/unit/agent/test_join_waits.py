@@ -87,6 +87,8 @@ def test_it_gives_up_after_a_while(
         ((429, THROTTLED, "86400"), "throttled"),
         ((403, {"code": "join_token_invalid", "message": "Used."}, None), "join_token_invalid"),
         ((503, {"code": "unavailable", "message": "Away."}, "1"), "unavailable"),
+        ((301, {}, None), "join_refused"),
+        ((200, {"page": "Log in to the network"}, None), "join_refused"),
     ],
 )
 def test_it_does_not_wait_too_long_and_not_for_other_errors(
