@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -19,7 +20,17 @@ from skep_agent.core.checks import Limits
 
 DEFAULT_STATE = Path("/var/lib/skep-agent")
 DEFAULT_PORTS = (20000, 29999)
+NO_ADDRESS = "127.0.0.1"  # of a machine without a route
 _SIOCGIFCONF = 0x8912
+
+
+class AddressFound(Exception):
+    """The machine has an address by now, which it had not when the agent began."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(
+            f"this machine has the address {address} by now, which other nodes need: start again"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +84,15 @@ class AgentConfig:
             port_range=self.port_range,
         )
 
+    def check_address(self, reported: str, server: str) -> None:
+        """Raise AddressFound where the machine had no address when the agent reported one, and has
+        one now: an agent may begin before its machine has a network or name servers."""
+        if reported != NO_ADDRESS or urlsplit(server).hostname in (NO_ADDRESS, "localhost"):
+            return
+        found = self.address or own_address(server)
+        if found != NO_ADDRESS:
+            raise AddressFound(found)
+
 
 @cache
 def agent_version() -> str:
@@ -90,7 +110,7 @@ def machine_versions(gpus: dict[str, str]) -> dict[str, str]:
     return found
 
 
-LOOPBACK = socket.inet_aton("127.0.0.1")
+LOOPBACK = socket.inet_aton(NO_ADDRESS)
 
 
 def machine_memory_mb() -> int:
@@ -120,7 +140,16 @@ def own_address(server: str) -> str:
             probe.connect(target)  # of a datagram socket: no packet is sent
             return str(probe.getsockname()[0])
     except OSError:
-        return "127.0.0.1"
+        return NO_ADDRESS
+
+
+def address_of(text: str) -> str:
+    """Return the IP address that the text is or names; "" for "". Raises OSError."""
+    try:
+        return str(ip_address(text)) if text else ""
+    except ValueError:
+        found = socket.getaddrinfo(text, None, type=socket.SOCK_DGRAM)
+        return str(sorted(found, key=lambda entry: entry[0] != socket.AF_INET)[0][4][0])
 
 
 def interfaces() -> list[tuple[str, bytes]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 import signal
 import socket
 import sys
@@ -15,7 +16,14 @@ import structlog
 import typer
 
 from skep_agent import tracing
-from skep_agent.config import DEFAULT_PORTS, DEFAULT_STATE, AgentConfig, Watermarks
+from skep_agent.config import (
+    DEFAULT_PORTS,
+    DEFAULT_STATE,
+    AddressFound,
+    AgentConfig,
+    Watermarks,
+    address_of,
+)
 from skep_agent.isolation.mounts import StoragePolicy
 from skep_agent.join import JoinFailed, is_open_to_others
 from skep_agent.join import join as join_cluster
@@ -36,6 +44,9 @@ _PLAIN_HTTP = (
     "{server} has no TLS. Credentials and secrets of jobs cross the network in the clear, and"
     " whoever reads them can run anything on this node."
 )
+
+
+_UNUSABLE = "the state directory {state} cannot be used: {error}"
 
 
 @app.command()
@@ -71,6 +82,8 @@ def join(
         )
     except JoinFailed as failure:
         _fail(f"{failure} ({failure.code})", 1)
+    except OSError as error:
+        _fail(_UNUSABLE.format(state=state, error=error), 2)
     typer.echo(f"Joined {identity.server} as {identity.name}. Now: skep-agent run --state {state}")
 
 
@@ -191,13 +204,25 @@ def run(
         listen = parsed_address(metrics)
     except ValueError as error:
         _fail(f"--metrics: {error}", 2)
+    try:
+        shlex.split(gpu_check)
+    except ValueError as error:
+        _fail(f"--gpu-check is no command: {error}", 2)
+    try:
+        reached_at = address_of(address)
+    except OSError as error:
+        _fail(f"--address {address!r} is no IP address, and no name of one: {error}", 2)
+    try:
+        StateDir(state)
+    except OSError as error:
+        _fail(_UNUSABLE.format(state=state, error=error), 2)
     config = AgentConfig(
         state=state,
         runtime=runtime,  # type: ignore[arg-type]
         simulated_gpus=gpus,
         gpu_model=gpu_model,
         gpu_memory_mb=gpu_memory_mb,
-        address=address,
+        address=reached_at,
         port_range=_port_range(ports),
         labels=_labels(labels or []),
         cpus=cpus,
@@ -217,6 +242,8 @@ def run(
         _fail(str(error), 2)
     except FatalClose as error:
         _fail(str(error), 3)
+    except AddressFound as error:
+        _fail(str(error), 1)
 
 
 @app.command()

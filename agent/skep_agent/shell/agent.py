@@ -428,7 +428,8 @@ class Agent:
             await self._see_to_the_network()
 
     async def _see_to_the_network(self) -> None:
-        found = await self._network()
+        found, reported = await self._network(), self._inventory["address"]
+        await asyncio.to_thread(self.config.check_address, reported, self.identity.server)
         if found.items() <= self._inventory.items():
             return
         self._inventory |= found

@@ -17,6 +17,7 @@ from tests.support.agent_server import FakeControlPlane
 from tests.support.agent_specs import spec
 from typer.testing import CliRunner, Result
 
+from skep_agent.config import address_of
 from skep_agent.main import app
 from skep_agent.statedir import StateDir
 
@@ -24,7 +25,8 @@ JOINED = {"node_id": "id-1", "name": "gpu-07", "credential": "very-secret"}
 
 
 def join(state: Path) -> Result:
-    options = ["--server", "http://skep/", "--token", "t", "--name", "gpu-07", "--allow-http"]
+    # The line end is that of a file, as secrets of Kubernetes are often made of.
+    options = ["--server", "http://skep/", "--token", "t\n", "--name", "gpu-07", "--allow-http"]
     return CliRunner().invoke(app, ["join", *options, "--state", str(state)])
 
 
@@ -98,12 +100,29 @@ def test_a_refused_join_says_why(
         (["--ports", "9-1"], "FIRST-LAST"),
         (["--labels", "x"], "KEY=VALUE"),
         (["--runtime", "podman"], "docker"),
+        (["--address", "node-7.invalid"], "--address"),
+        (["--gpu-check", "sh -c 'dcgmi"], "--gpu-check"),
     ],
 )
 def test_a_wrong_start_says_what_to_do(tmp_path: Path, arguments: list[str], words: str) -> None:
     result = CliRunner().invoke(app, ["run", "--state", str(tmp_path), *arguments])
     assert result.exit_code == 2
     assert words in result.output
+
+
+def test_a_state_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    state = tmp_path / "file" / "state"
+    state.parent.write_text("")
+    for command in (["run"], ["join", "--server", "http://127.0.0.1:1", "--token", "t"]):
+        result = CliRunner().invoke(app, [*command, "--state", str(state)])
+        assert isinstance(result.exception, SystemExit)
+        assert f"{state} cannot be used" in result.output
+
+
+def test_an_address_that_is_a_name_becomes_the_address_behind_it() -> None:
+    assert address_of("localhost") == "127.0.0.1"
+    assert address_of("fd00::7") == "fd00::7"
+    assert address_of("") == ""
 
 
 async def test_the_process_runs_and_leaves_on_sigterm(

@@ -11,7 +11,8 @@ from tests.support.agent_process import AgentProcess, config_for
 from tests.support.agent_server import FakeControlPlane
 from tests.support.ports import free_port
 
-from skep_agent.config import AgentConfig
+from skep_agent import config
+from skep_agent.config import AddressFound, AgentConfig
 from skep_agent.join import accepted_gateway
 from skep_agent.protocol import Hello
 from skep_agent.shell.clock import Clock
@@ -101,3 +102,17 @@ async def times(asked: asyncio.Semaphore, number: int) -> None:
 
 def never_asked() -> Hello:
     raise AssertionError("nothing is said before the connection is open")
+
+
+async def test_an_agent_that_knew_no_address_of_its_own_ends_when_there_is_one(
+    server, tmp_path, monkeypatch
+):
+    """As one that began before the machine had a name server: the next one reports the address."""
+    found = joined(tmp_path, "http://skep.invalid", server.url)
+    agent = AgentProcess(replace(found, network_interval_s=0.05))
+    task = agent.start()
+    await server.until(lambda: server.node().inventory)
+    assert server.node().inventory.address == "127.0.0.1"
+    monkeypatch.setattr(config, "own_address", lambda _: "10.0.0.7")
+    with pytest.raises(AddressFound, match=r"10\.0\.0\.7"):
+        await task
