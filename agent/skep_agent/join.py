@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import ssl
+from functools import cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -82,11 +84,21 @@ def accepted_gateway(server: str, sent: str) -> str:
     return sent.rstrip("/") if url.hostname and (secure or plain) else ""
 
 
+@cache
+def trusted(server: str) -> ssl.SSLContext | bool:
+    """Return what the certificate of this URL is checked with: the authorities that httpx brings,
+    and those of the machine, as for WebSockets. An organization's own are among the latter. Without
+    TLS none are loaded, which takes some 10 ms."""
+    if urlsplit(server).scheme == "http":
+        return False
+    context = httpx.create_ssl_context()
+    context.load_default_certs()
+    return context
+
+
 async def _ask(server: str, body: dict[str, str]) -> httpx.Response:
     try:
-        # Certificates take some 10 ms to load.
-        secure = urlsplit(server).scheme != "http"
-        async with httpx.AsyncClient(timeout=30, verify=secure) as client:
+        async with httpx.AsyncClient(timeout=30, verify=trusted(server)) as client:
             return await client.post(f"{server}/api/v1/nodes/join", json=body)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise JoinFailed("server_unreachable", f"{server} does not answer: {error}") from None

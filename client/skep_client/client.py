@@ -7,10 +7,12 @@ several, or read a stream.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, closing
 from typing import Any, ParamSpec, Self, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -44,7 +46,9 @@ class Skep(BlockingApi):
         self.server = server.rstrip("/")
         self.token = token
         self._retry_delays_s = retry_delays_s
-        self._http = httpx.Client(transport=transport, trust_env=not is_loopback(self.server))
+        verify = transport is not None or _trusted(self.server)
+        trust_env = not is_loopback(self.server)
+        self._http = httpx.Client(transport=transport, trust_env=trust_env, verify=verify)
 
     def run(self, call: Call[T]) -> T:
         """Send any call of `skep_client.calls`."""
@@ -163,7 +167,9 @@ class AsyncSkep(AsyncApi):
         self.server = server.rstrip("/")
         self.token = token
         self._retry_delays_s = retry_delays_s
-        self._http = httpx.AsyncClient(transport=transport, trust_env=not is_loopback(self.server))
+        verify = transport is not None or _trusted(self.server)
+        trust_env = not is_loopback(self.server)
+        self._http = httpx.AsyncClient(transport=transport, trust_env=trust_env, verify=verify)
 
     async def run(self, call: Call[T]) -> T:
         """Send any call of `skep_client.calls`."""
@@ -263,3 +269,13 @@ class AsyncSkep(AsyncApi):
                 if job.is_finished:
                     return job
                 await asyncio.sleep(ASYNC_LOOK_S)
+
+
+def _trusted(server: str) -> ssl.SSLContext | bool:
+    """Return what the server's certificate is checked with: the authorities that httpx brings, and
+    those of the machine, as for WebSockets. An organization's own are among the latter."""
+    if urlsplit(server).scheme == "http":
+        return False
+    context = httpx.create_ssl_context()
+    context.load_default_certs()
+    return context

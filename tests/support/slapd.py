@@ -94,7 +94,7 @@ def directory(folder: Path, *people: str) -> Iterator[Directory]:
     assert binary, "slapd is missing: scripts/bootstrap test"
     # A copy, since AppArmor keeps Debian's own from reading a folder of ours.
     slapd = shutil.copy(binary, folder / "slapd")
-    _certificate(folder)
+    certificate(folder)
     config = folder / "slapd.conf"
     config.write_text(_config(folder))
     (folder / "db").mkdir()
@@ -131,7 +131,8 @@ access to * by users read by anonymous none
 """
 
 
-def _certificate(folder: Path) -> None:
+def certificate(folder: Path) -> None:
+    """Write cert.pem, of 127.0.0.1 and its own authority, and key.pem."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.datetime.now(datetime.UTC)

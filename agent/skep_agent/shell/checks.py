@@ -26,6 +26,7 @@ from skep_agent.accelerators.base import GpuProbe
 from skep_agent.check_messages import CheckReport, CheckResult, NodeChecks
 from skep_agent.config import AgentConfig, own_address
 from skep_agent.inventory import Gpu
+from skep_agent.join import trusted
 from skep_agent.shell.peer_checks import MOST_PEERS, PeerListeners, check_peer
 from skep_agent.shell.tasks import TaskSet
 
@@ -147,7 +148,7 @@ async def check_network(url: str) -> CheckResult:
     for _ in range(REQUESTS):
         began = time.monotonic()
         try:
-            async with httpx.AsyncClient(timeout=REQUEST_S) as client:
+            async with httpx.AsyncClient(timeout=REQUEST_S, verify=trusted(url)) as client:
                 answer = await client.get(f"{url}/healthz")
             if answer.is_error:
                 problem = f"{url}/healthz answered {answer.status_code}."

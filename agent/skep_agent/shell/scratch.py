@@ -8,6 +8,7 @@ import httpx
 import structlog
 
 from skep_agent.containers import RuntimeFailure
+from skep_agent.join import trusted
 from skep_agent.runtimes.base import Runtime
 from skep_agent.statedir import Identity
 
@@ -31,6 +32,6 @@ async def tidy(runtime: Runtime, identity: Identity) -> None:
 async def _kept(jobs: list[str], identity: Identity) -> set[str]:
     headers = {"Authorization": f"Bearer {identity.credential}"}
     url = f"{identity.gateway}/api/v1/agent/scratch"
-    async with httpx.AsyncClient(timeout=ANSWER_S) as client:
+    async with httpx.AsyncClient(timeout=ANSWER_S, verify=trusted(url)) as client:
         answer = await client.get(url, headers=headers, params={"job": jobs})
     return set(answer.raise_for_status().json()["keep"])

@@ -13,6 +13,7 @@ from typing import BinaryIO
 import httpx
 
 from skep_agent.containers import RuntimeFailure
+from skep_agent.join import trusted
 from skep_agent.protocol import WorkingFiles
 from skep_agent.statedir import Identity
 
@@ -80,7 +81,7 @@ class Archives:
         }
         try:
             async with (
-                httpx.AsyncClient(timeout=ANSWER_S) as client,
+                httpx.AsyncClient(timeout=ANSWER_S, verify=trusted(url)) as client,
                 client.stream("GET", url, headers=headers) as answer,
             ):
                 if answer.is_error:

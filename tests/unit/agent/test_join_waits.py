@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,6 +11,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from tests.support.slapd import certificate
 from typer.testing import CliRunner, Result
 
 from skep_agent import join as joining
@@ -28,8 +30,8 @@ class Server(ThreadingHTTPServer):
         self.answers: list[tuple[int, dict[str, str], str | None]] = []
         self.asked: list[float] = []
 
-    def join(self, state: Path) -> Result:
-        options = ["--server", f"http://127.0.0.1:{self.server_port}", "--token", "t"]
+    def join(self, state: Path, scheme: str = "http") -> Result:
+        options = ["--server", f"{scheme}://127.0.0.1:{self.server_port}", "--token", "t"]
         return CliRunner().invoke(app, ["join", *options, "--state", str(state)])
 
 
@@ -100,3 +102,22 @@ def test_it_does_not_wait_too_long_and_not_for_other_errors(
     assert f"({code})" in result.stderr
     assert "trying again" not in result.stderr
     assert not (tmp_path / "credential.json").exists()
+
+
+def test_an_authority_that_the_machine_trusts_is_trusted(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    server.answers = [(201, JOINED, None)]
+    result = server.join(tmp_path, "https")
+    assert (result.exit_code, "CERTIFICATE_VERIFY_FAILED" in result.stderr) == (1, True)
+
+    def of_machine(context: ssl.SSLContext) -> None:
+        context.load_verify_locations(tmp_path / "cert.pem")
+
+    monkeypatch.setattr(ssl.SSLContext, "load_default_certs", of_machine)
+    joining.trusted.cache_clear()
+    assert server.join(tmp_path, "https").exit_code == 0

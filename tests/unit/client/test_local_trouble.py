@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import ssl
 import sys
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.support.slapd import certificate
 
 from skep_client import cli
+from skep_client.calls import Call
 from skep_client.cli import fs
 from skep_client.cli.fs import PIECE, Place
 from skep_client.cli.progress import bar
+from skep_client.client import Skep
 from skep_client.errors import SkepError
 
 THERE = Place("team", "a")
@@ -66,3 +72,24 @@ def test_a_file_that_cannot_be_read_is_one_line_of_error(monkeypatch, tmp_path, 
         cli.main()
     assert ended.value.code == 1
     assert "Not a directory" in capsys.readouterr().err
+
+
+def test_an_authority_that_the_machine_trusts_is_trusted(monkeypatch, tmp_path) -> None:
+    certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
+
+    def of_machine(context: ssl.SSLContext) -> None:
+        context.load_verify_locations(tmp_path / "cert.pem")
+
+    monkeypatch.setattr(ssl.SSLContext, "load_default_certs", of_machine)
+    with ThreadingHTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            with Skep(f"https://127.0.0.1:{server.server_port}", retry_delays_s=()) as skep:
+                assert skep.run(Call("GET", "", str, root="/"))
+        finally:
+            server.shutdown()
+            thread.join()
