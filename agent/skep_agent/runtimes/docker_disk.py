@@ -145,6 +145,9 @@ class DiskWatch:
         return now >= watched.due_at or (wrote > URGENT_BYTES and bool(watched.layer))
 
     async def _look(self, watched: _Watched) -> None:
+        if watched.layer and not _is_there(watched.layer):
+            self.forget(watched.container_id)  # someone removed it
+            return
         clock = asyncio.get_running_loop().time
         begun = clock()
         use = await self._measure(watched)
@@ -184,7 +187,10 @@ class DiskWatch:
             )
         except RuntimeFailure:
             return None
-        return found[0].get("SizeRw", 0) if found else None
+        if not found:
+            self.forget(container_id)  # someone removed it
+            return None
+        return found[0].get("SizeRw", 0)
 
 
 def judgement(disk_mb: int, log_bytes: int, use: Use) -> Excess | None:
@@ -269,6 +275,10 @@ def _is_scratch_volume(mount: dict[str, Any]) -> bool:
 def _number(labels: dict[str, str], name: str) -> int:
     text = labels.get(name, "")
     return int(text) if text.isdecimal() else 0
+
+
+def _is_there(folder: str) -> bool:
+    return os.path.isdir(folder)
 
 
 def _size(file: str) -> int:

@@ -15,6 +15,8 @@ import pytest
 from skep_agent.config import Watermarks
 from skep_agent.network import firewall
 from skep_agent.network.firewall import Firewall
+from skep_agent.runtimes import docker_disk
+from skep_agent.runtimes.docker_disk import DiskWatch, Watched
 from skep_agent.runtimes.docker_engine import Engine
 from skep_agent.runtimes.docker_exits import ExitWatcher
 from skep_agent.runtimes.image_cache import ImageCache
@@ -95,6 +97,35 @@ async def test_ends_are_seen_after_an_event_that_was_cut_off(daemon: Daemon) -> 
             await anext(looks)
     await exits.close()
     await engine.close()
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["a folder", "by the engine"])
+async def test_a_container_that_someone_removed_is_not_measured_any_more(
+    daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: bool
+) -> None:
+    """Else a program would look for its folder for as long as the agent runs."""
+    monkeypatch.setattr(docker_disk, "LOOK_S", 0.01)
+    daemon.answer = lambda _: (200, b"[]")
+    layer = tmp_path / "layer"
+    layer.mkdir()
+    container = {
+        "Id": "c1",
+        "Config": {"Labels": {"skep.disk_mb": "10"}},
+        "GraphDriver": {"Data": {"UpperDir": str(layer) if seen else ""}},
+    }
+    engine = Engine(daemon.url)
+    watch = DiskWatch(engine, never)
+    watch.watch(container, str(tmp_path), Watched())
+    layer.rmdir()
+    async with asyncio.timeout(30):
+        while watch._watched:  # noqa: ASYNC110 - no one says that it is
+            await asyncio.sleep(0.01)
+    await watch.close()
+    await engine.close()
+
+
+async def never(container_id: str) -> None:
+    raise AssertionError(f"{container_id} is ended")
 
 
 async def test_name_servers_that_come_later_are_opened_to_tasks(
