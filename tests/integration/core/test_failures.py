@@ -7,7 +7,7 @@ import pytest
 from django.conf import settings
 from django.test import Client
 from tests.support.platform_api import Api, refusal
-from tests.support.platform_factories import make_user
+from tests.support.platform_factories import make_user, make_vc
 
 from skep_platform.asgi import application
 from skep_platform.core.serving import BodyLimit
@@ -76,6 +76,37 @@ def test_31_malformed_json(client, body):
     answer = client.post("/api/v1/auth/token", body, content_type="application/json")
     assert answer.status_code == 400
     assert refusal(answer)[1] in ("malformed_request", "invalid")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"\\ud800": 1}',
+        b'{"quotas": {"\\uD800x": 1}}',
+        b'{"quotas": {"A100": 1, "x": ["\\udc00\\ud800"]}}',
+        b'{"quotas": {"A100": 1e999}}',
+        b'{"quotas": {"A100": -1e999}}',
+    ],
+)
+def test_json_that_no_row_and_no_answer_can_hold_is_malformed(admin, body):
+    make_vc("vision")
+    path = "/api/v1/virtual-clusters/vision/quotas"
+    answer = admin.client.put(path, body, content_type="application/json")
+    assert refusal(answer) == (400, "malformed_request")
+
+
+def test_a_whole_surrogate_pair_is_a_character(admin):
+    body = b'{"name": "bees", "description": "\\ud83d\\udc1d"}'
+    admin.client.post("/api/v1/virtual-clusters", body, content_type="application/json")
+    assert admin.get("/virtual-clusters/bees").json()["description"] == "\N{HONEYBEE}"
+
+
+@pytest.mark.parametrize("charset", ["punycode", "idna", "hex", "nonsense"])
+def test_json_is_utf8_whatever_charset_is_named(client, charset):
+    body = b'{"username": "J\xc3\xb6rg", "password": "x"}'
+    kind = f"application/json; charset={charset}"
+    answer = client.generic("POST", "/api/v1/auth/token", body, content_type=kind)
+    assert refusal(answer) == (401, "login_failed")
 
 
 def test_wrong_content_type(client):
