@@ -33,6 +33,7 @@ log = structlog.get_logger("skep.request")
 TOKEN_PREFIX = settings.REST_KNOX["TOKEN_PREFIX"]
 TOKEN = re.compile(rf"{TOKEN_PREFIX}\w+")
 GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+ENCODED_PARAMETER = re.compile(r"\*\s*=")
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
 
@@ -95,9 +96,15 @@ class RequestLog:
         return response
 
     def _refusal(self, request: HttpRequest) -> HttpResponseBase | None:
-        """Refuse a NUL character: no address of ours has one, and PostgreSQL takes none."""
+        """Refuse a NUL character: no address of ours has one, and PostgreSQL takes none. And media
+        types with a parameter in a character set of its own (RFC 2231), which Django decodes with
+        any codec of Python, or fails to."""
         if "\0" in request.path or "%00" in request.META.get("QUERY_STRING", ""):
             return failures.error(400, "malformed_request", "The address has a NUL character.")
+        for name in ("Accept", "Content-Type"):
+            if ENCODED_PARAMETER.search(request.headers.get(name, "")):
+                message = f"Parameters of {name} are plain text."
+                return failures.error(400, "malformed_request", message)
         return None
 
     def _log(self, request: HttpRequest, response: HttpResponseBase, seconds: float) -> None:

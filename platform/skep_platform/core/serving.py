@@ -17,7 +17,7 @@ import django
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.conf import settings
 from django.core.exceptions import RequestAborted
-from django.core.handlers.asgi import ASGIHandler, get_script_prefix
+from django.core.handlers.asgi import ASGIHandler, ASGIRequest, get_script_prefix
 from django.core.signals import request_started
 from django.db import close_old_connections, reset_queries
 from django.urls import ResolverMatch, get_resolver, set_script_prefix
@@ -37,6 +37,15 @@ App = Callable[[Scope, Receive, Send], Awaitable[Any]]
 MAX_IDLE_THREADS = 64
 
 
+class Utf8Request(ASGIRequest):
+    """A request whose texts are UTF-8, whatever `charset` it names. Django would decode the query
+    with any codec of Python, in the event loop: some of them are slow, and others fail."""
+
+    def _set_content_type_params(self, meta: Mapping[str, str]) -> None:
+        self.content_type = meta.get("CONTENT_TYPE", "").partition(";")[0].strip().lower()
+        self.content_params = {}
+
+
 class Handler(ASGIHandler):
     """Django behind ASGI, with all of its middleware called in the thread of the request.
 
@@ -48,6 +57,8 @@ class Handler(ASGIHandler):
     it, after the last byte: a client that does not read would hold one as long as it likes. It also
     closes an answer that is whole, for which Django changes threads once more.
     """
+
+    request_class = Utf8Request
 
     def __init__(self) -> None:
         super().__init__()

@@ -109,6 +109,12 @@ def test_json_is_utf8_whatever_charset_is_named(client, charset):
     assert refusal(answer) == (401, "login_failed")
 
 
+@pytest.mark.parametrize("value", ["text/html; x*=nonsense''a", "*/*; x *= punycode''a"])
+def test_a_media_type_with_a_parameter_in_a_charset_of_its_own_is_refused(client, value):
+    answer = client.get("/api/v1/info", HTTP_ACCEPT=value)
+    assert refusal(answer) == (400, "malformed_request")
+
+
 def test_wrong_content_type(client):
     answer = client.post("/api/v1/auth/token", b"x", content_type="application/x-yaml")
     assert refusal(answer) == (415, "unsupported_media_type")

@@ -22,6 +22,10 @@ def quick(_: HttpRequest) -> HttpResponse:
     return HttpResponse("done")
 
 
+def text(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(request.GET["text"])
+
+
 def slow(_: HttpRequest) -> HttpResponse:
     used.append(threading.get_ident())
     begun.set()
@@ -42,7 +46,12 @@ def endless(_request: HttpRequest) -> StreamingHttpResponse:
     return StreamingHttpResponse(lines())
 
 
-urlpatterns = [path("quick", quick), path("slow", slow), path("endless", endless)]
+urlpatterns = [
+    path("quick", quick),
+    path("text", text),
+    path("slow", slow),
+    path("endless", endless),
+]
 
 
 @pytest.fixture
@@ -55,7 +64,7 @@ def handler(settings: Any) -> Iterator[Handler]:
     go_on.set()
 
 
-async def ask(handler: Handler, where: str, *, leaves: bool = False) -> list[Any]:
+async def ask(handler: Handler, where: str, *, leaves: bool = False, kind: str = "") -> list[Any]:
     """Return what was sent. `leaves`: the client goes when its request has reached the view."""
     sent: list[Any] = []
     asked = False
@@ -74,7 +83,13 @@ async def ask(handler: Handler, where: str, *, leaves: bool = False) -> list[Any
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": "GET", "path": where, "headers": [], "query_string": b""}
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": where,
+        "query_string": b"text=%C3%B6",
+        "headers": [(b"content-type", kind.encode())],
+    }
     await handler(scope, receive, send)
     return sent
 
@@ -107,3 +122,11 @@ def test_a_stream_ends_when_its_client_goes(handler: Handler) -> None:
     sent = asyncio.run(asyncio.wait_for(ask(handler, "/endless", leaves=True), 20))
     assert sent[1]["body"] == b"line"
     assert go_on.is_set()
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain; charset=hex", "text/plain; charset=utf-16", "text/plain; x*=nonsense''a"]
+)
+def test_a_query_is_utf8_whatever_charset_is_named(handler: Handler, kind: str) -> None:
+    sent = asyncio.run(ask(handler, "/text", kind=kind))
+    assert [message.get("body") for message in sent] == [None, "ö".encode()]
