@@ -7,7 +7,6 @@ and are seen as other jobs of the virtual cluster are.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -176,8 +175,7 @@ def create_token(
     if not user.is_active:
         message = f"{user} is disabled; enable it first."
         raise Conflict(message, code="service_account_disabled", username=str(user))
-    ttl = None if seconds is None else timedelta(seconds=seconds)
-    return accounts.create_token(user, token_name, ttl, scope, vc=vc)
+    return accounts.create_token(user, token_name, seconds, scope, vc=vc)
 
 
 def delete_token(vc: VirtualCluster, name: str, public_id: object) -> None:

@@ -172,3 +172,10 @@ def test_an_admin_lists_the_tokens_of_all_users_and_revokes_one(head):
     assert admin.delete(f"/tokens/{row['id']}").status_code == 204
     assert program.get("/me").status_code == 401
     assert refusal(admin.delete(f"/tokens/{row['id']}")) == (404, "not_found")
+
+
+@pytest.mark.parametrize("seconds", [10**10, 10**30])
+def test_a_token_lives_no_longer_than_any_other(head, seconds):
+    made(head)
+    answer = head.post(f"{ROOT}/ci/tokens", {"expires_in_s": seconds})
+    assert refusal(answer) == (400, "ttl_invalid")
