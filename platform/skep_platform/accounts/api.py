@@ -159,12 +159,12 @@ class ResetLinkSerializer(serializers.Serializer[Any]):
 class UserBody(Body):
     username = serializers.CharField(max_length=150)
     password = PasswordField()
-    email = serializers.EmailField(allow_blank=True, required=False)
+    email = serializers.EmailField(allow_blank=True, required=False, max_length=254)
     is_admin = serializers.BooleanField(required=False)
 
 
 class UserChange(Body):
-    email = serializers.EmailField(allow_blank=True, required=False)
+    email = serializers.EmailField(allow_blank=True, required=False, max_length=254)
     password = PasswordField(required=False)
     is_admin = serializers.BooleanField(required=False)
     is_active = serializers.BooleanField(required=False)

@@ -240,7 +240,7 @@ class VcNames(serializers.ListField):
 class NewUser(Fields):
     username = serializers.CharField(max_length=150)
     password = PasswordField()
-    email = serializers.EmailField(allow_blank=True, required=False)
+    email = serializers.EmailField(allow_blank=True, required=False, max_length=254)
     admin = serializers.BooleanField(required=False)
     virtualCluster = VcNames(required=False, max_length=1000)
 
@@ -248,7 +248,7 @@ class NewUser(Fields):
 class UserFields(Fields):
     username = serializers.CharField(max_length=150)
     password = PasswordField(required=False)
-    email = serializers.EmailField(allow_blank=True, required=False)
+    email = serializers.EmailField(allow_blank=True, required=False, max_length=254)
     admin = serializers.BooleanField(required=False)
     virtualCluster = VcNames(required=False, max_length=1000)
 
@@ -330,7 +330,7 @@ def find_vc(user: User, name: str) -> VirtualCluster:
 
 class MeChange(Fields):
     username = serializers.CharField(max_length=150)
-    email = serializers.EmailField(allow_blank=True, required=False)
+    email = serializers.EmailField(allow_blank=True, required=False, max_length=254)
     oldPassword = PasswordField(required=False)
     newPassword = PasswordField(required=False)
 
@@ -420,7 +420,7 @@ class PasswordFields(Fields):
 
 
 class EmailFields(Fields):
-    email = serializers.EmailField(allow_blank=True)
+    email = serializers.EmailField(allow_blank=True, max_length=254)
 
 
 class AdminFields(Fields):

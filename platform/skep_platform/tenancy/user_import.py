@@ -18,11 +18,10 @@ from uuid import UUID
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.core.exceptions import ValidationError
-from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 
 from skep_jobfile.plain import is_plain
-from skep_platform.accounts import groups, services
+from skep_platform.accounts import external, groups, services
 from skep_platform.accounts.models import Group, GroupMember, User
 from skep_platform.audit import services as audit
 from skep_platform.audit.models import AuditEntry
@@ -177,10 +176,7 @@ def _check(row: ImportedUser, known: _Known) -> Iterator[RowProblem]:
     if not row.is_new:
         message = f"{row.username[:150]} is in several rows."
         yield RowProblem(row.line, "username", "name_taken", message)
-    try:
-        if row.email:
-            validate_email(row.email)
-    except ValidationError:
+    if row.email and not external.valid_email(row.email):
         message = f"{row.email[:100]} is no e-mail address."
         yield RowProblem(row.line, "email", "email_invalid", message)
     for name in row.groups:

@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 from tests.support.platform_api import Api, refusal
-from tests.support.platform_factories import make_user
+from tests.support.platform_factories import PASSWORD, make_user
 
 from skep_platform.accounts.models import User
 from skep_platform.core.models import Event
@@ -119,3 +119,11 @@ def test_23_no_one_makes_an_account_for_themselves(path):
     answer = Api().client.post(path, account, format="json")
     assert 400 <= answer.status_code < 500, path
     assert not User.objects.exists()
+
+
+def test_an_address_that_no_row_holds_is_refused(admin):
+    long = f"ann@{'x' * 60}.{'x' * 60}.{'x' * 60}.{'x' * 60}.{'x' * 20}.org"
+    make_user("ann")
+    body = {"username": "bob", "password": PASSWORD, "email": long}
+    for answer in (admin.post("/users", body), admin.patch("/users/ann", {"email": long})):
+        assert refusal(answer) == (400, "invalid")

@@ -85,6 +85,9 @@ def test_a_dry_run_only_checks(admin, teams):
     assert User.objects.count() == 1
 
 
+TOO_LONG = f"ann@{'.'.join(['x' * 60] * 4)}.{'x' * 20}.org"  # for a row
+
+
 @pytest.mark.parametrize(
     ("text", "line", "column", "code"),
     [
@@ -95,6 +98,7 @@ def test_a_dry_run_only_checks(admin, teams):
         (GOOD + ",,,\n", 5, "username", "name_invalid"),
         (GOOD + "mei,,,\n", 5, "username", "name_taken"),
         (GOOD + "ann,not-an-address,,\n", 5, "email", "email_invalid"),
+        (GOOD + f"ann,{TOO_LONG},,\n", 5, "email", "email_invalid"),
         (GOOD + "ann,,unknown,\n", 5, "groups", "not_found"),
         (GOOD + "ann,,,unknown\n", 5, "virtual_clusters", "not_found"),
         (GOOD + "ann,,,vision:owner\n", 5, "virtual_clusters", "role_unknown"),
