@@ -96,8 +96,11 @@ def delete(actor: User, group: Group) -> None:
 @transaction.atomic
 def add_members(actor: User | None, group: Group, usernames: Sequence[str]) -> None:
     """Add users. One whom the identity provider added stays when it no longer names the group.
-    Raises NotFound for an unknown user; then no one is added."""
+    Raises NotFound for an unknown user, and where the group was deleted meanwhile; then no one is
+    added."""
     lock()
+    if not Group.objects.filter(pk=group.pk).exists():
+        raise NotFound(f"There is no group named {group.name}.")
     users = _users(usernames)
     GroupMember.objects.bulk_create(
         [GroupMember(group=group, user=user) for user in users],

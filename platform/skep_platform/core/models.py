@@ -9,10 +9,11 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from typing import Any
 
-from django.db import models
+from django.db import DatabaseError, models
 
-from skep_platform.core.errors import IllegalTransition
+from skep_platform.core.errors import IllegalTransition, NotFound
 
 # Ids go on from the newest one when the clock was set back, by this much at most.
 _MAX_ROLLBACK = 10_000 << 12  # milliseconds, in the units of `_newest`
@@ -84,6 +85,18 @@ class Entity(models.Model):
 
     class Meta:
         abstract = True
+
+    def save(self, **options: Any) -> None:
+        """Raises NotFound for a row that was deleted since it was read: Django would insert it
+        again."""
+        if not (self._state.adding or options.get("update_fields")):
+            options["force_update"] = not options.get("force_insert", False)
+        try:
+            super().save(**options)
+        except DatabaseError as error:
+            if self._state.adding or type(error) is not DatabaseError or error.__cause__:
+                raise
+            raise NotFound("It was deleted meanwhile.") from None
 
 
 class Event(models.Model):

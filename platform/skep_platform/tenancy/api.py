@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db import transaction
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -153,10 +154,11 @@ class VirtualClusterView(APIView):
         if "name" in changes or "policy" in changes:
             user = current_user.admin(request)
         policy = changes.pop("policy", None)
-        if policy is not None:
-            services.choose_policy(user, vc, policy["name"], policy.get("parameters", {}))
-        if changes:
-            vc = services.update(user, vc, **changes)
+        with transaction.atomic():
+            if policy is not None:
+                services.choose_policy(user, vc, policy["name"], policy.get("parameters", {}))
+            if changes:
+                vc = services.update(user, vc, **changes)
         return _one(request, vc.name)
 
     @extend_schema(operation_id="delete_virtual_cluster", responses={204: None}, tags=TAGS)

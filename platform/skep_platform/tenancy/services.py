@@ -11,10 +11,11 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.db.models import Sum
 
+from skep_platform.accounts import groups
 from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
 from skep_platform.core import notifications, ports
-from skep_platform.core.errors import Conflict, SkepError
+from skep_platform.core.errors import Conflict, NotFound, SkepError
 from skep_platform.core.events import record
 from skep_platform.tenancy import claims, service_accounts
 from skep_platform.tenancy.models import NAME, PinnedCell, Quota, VcCell, VirtualCluster, choice_of
@@ -52,7 +53,8 @@ CHANGEABLE = ("name", "description", "job_visibility", "default_image")
 @transaction.atomic
 def update(user: User, vc: VirtualCluster, **fields: str) -> VirtualCluster:
     """Set any of name, description, job_visibility, default_image. Raises Conflict
-    `name_taken` and SkepError `name_invalid`."""
+    `name_taken`, SkepError `name_invalid` and NotFound."""
+    vc = _locked(vc)  # what others change at the same time stays
     before = {name: getattr(vc, name) for name in CHANGEABLE}
     if "name" in fields:
         _check_name(fields["name"])
@@ -78,8 +80,9 @@ def update(user: User, vc: VirtualCluster, **fields: str) -> VirtualCluster:
 @transaction.atomic
 def delete(user: User, vc: VirtualCluster) -> None:
     """Delete a virtual cluster. Raises Conflict `vc_has_jobs` when a job of it was ever submitted,
-    and `vc_owns_images` when an image would become visible to all with it."""
-    VirtualCluster.objects.select_for_update().get(pk=vc.pk)  # no job can reference it meanwhile
+    and `vc_owns_images` when an image would become visible to all with it; NotFound."""
+    groups.lock()  # first, as who changes its members does
+    _locked(vc)  # no job can reference it meanwhile
     jobs = ports.jobs_in.call(vc.pk)
     if jobs:
         message = f"{jobs} jobs belong to {vc.name}; take its quota and members away instead."
@@ -128,6 +131,14 @@ def set_quotas(user: User, vc: VirtualCluster, quotas: Mapping[str, int]) -> Non
         ports.claims_changed.call()
         notifications.notify_scheduler()
         notifications.notify_topic("cluster")
+
+
+def _locked(vc: VirtualCluster) -> VirtualCluster:
+    """Return the row as it is now, locked. Raises NotFound: it was deleted since it was read."""
+    row = VirtualCluster.objects.select_for_update().filter(pk=vc.pk).first()
+    if row is None:
+        raise NotFound(f"There is no virtual cluster named {vc.name}.")
+    return row
 
 
 def _check_name(name: str) -> None:
@@ -211,7 +222,7 @@ def chosen_policy(vc: VirtualCluster) -> dict[str, Any]:
 def choose_policy(user: User, vc: VirtualCluster, name: str, parameters: Mapping[str, Any]) -> None:
     """Order the queue of a virtual cluster by this policy from the next tick on. What runs goes on.
 
-    Raises SkepError `unknown_policy` and `bad_policy_parameter`."""
+    Raises SkepError `unknown_policy` and `bad_policy_parameter`, NotFound."""
     wanted = {"name": name, "parameters": dict(parameters)}
     try:
         policies.check(choice_of(wanted))

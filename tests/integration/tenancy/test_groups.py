@@ -237,3 +237,17 @@ class Derived(TestCase):
                 key = (grant.vc.name, user.username)
                 ranks[key] = max(ranks[key], 1 + Role.values.index(grant.role))
         return {key: Role.values[rank - 1] for key, rank in ranks.items()}
+
+
+def test_a_group_that_was_deleted_meanwhile_stays_deleted(admin):
+    root = User.objects.get(username="root")
+    group = groups.create(root, "bees")
+    make_user("ann")
+    groups.delete(root, groups.find("bees"))
+    for change in (
+        lambda: groups.update(root, group, description="Those of the garden"),
+        lambda: groups.add_members(root, group, ["ann"]),
+    ):
+        with pytest.raises(NotFound):
+            change()
+    assert admin.get("/groups").json()["results"] == []

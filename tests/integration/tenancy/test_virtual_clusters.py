@@ -13,7 +13,9 @@ from tests.support.platform_factories import (
     release,
 )
 
+from skep_platform.accounts.models import User
 from skep_platform.cluster.services import cell_layout
+from skep_platform.core.errors import NotFound
 from skep_platform.core.models import Event
 from skep_platform.jobs.states import JobState
 from skep_platform.tenancy import queries, services
@@ -253,3 +255,32 @@ def test_owned_cells_and_pins_are_shown(admin):
     shown = admin.get("/virtual-clusters/a").json()
     claim = {"chain": "A100-NODE8", "cell_type": "A100-NODE8", "number": 2}
     assert (shown["cells"], shown["pins"]) == ([claim], ["corner"])
+
+
+def test_a_change_that_is_refused_changes_no_policy_either(admin):
+    make_vc("taken")
+    make_vc("vision")
+    body = {"policy": {"name": "fifo"}, "name": "taken"}
+    assert refusal(admin.patch("/virtual-clusters/vision", body)) == (409, "name_taken")
+    shown = admin.get("/virtual-clusters/vision").json()
+    assert shown["policy"]["name"] == "priority_ageing"
+
+
+def test_changes_at_the_same_time_keep_each_other(admin):
+    root, vc = User.objects.get(username="root"), make_vc("vision")
+    services.choose_policy(root, VirtualCluster.objects.get(pk=vc.pk), "fifo", {})
+    services.update(root, vc, description="Eyes")
+    assert admin.get("/virtual-clusters/vision").json()["policy"]["name"] == "fifo"
+
+
+def test_what_was_deleted_meanwhile_stays_deleted(admin):
+    root, vc = User.objects.get(username="root"), make_vc("vision")
+    services.delete(root, VirtualCluster.objects.get(pk=vc.pk))
+    for change in (
+        lambda: services.update(root, vc, description="Eyes"),
+        lambda: services.choose_policy(root, vc, "fifo", {}),
+        lambda: services.delete(root, vc),
+    ):
+        with pytest.raises(NotFound):
+            change()
+    assert not VirtualCluster.objects.exists()
