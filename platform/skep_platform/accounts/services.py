@@ -36,7 +36,7 @@ from skep_platform.accounts import (
     throttle,
     tokens,
 )
-from skep_platform.accounts.models import ApiToken, DeviceLogin, User
+from skep_platform.accounts.models import ApiToken, BrowserSession, DeviceLogin, User
 from skep_platform.audit import services as audit
 from skep_platform.core import caller, ports
 from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError, Unauthorized
@@ -49,6 +49,8 @@ revoke_token, note_use = tokens.revoke_token, tokens.note_use
 
 SERVICE_PREFIX = "svc."  # of the names of service accounts: no other user has it
 CHANGEABLE = frozenset({"email", "is_active", "is_admin", "password"})
+# Rows of a user, in this app and in higher ones, that go with the user though its jobs stay.
+PERSONAL = ("ssh_keys", "registry_credentials", "saved_views", "webhooks", "notifications")
 
 
 def check_password(request: Request | HttpRequest, username: str, password: str) -> User:
@@ -256,6 +258,9 @@ def delete_user(actor: User, username: str) -> None:
     user.group_members.all().delete()
     mfa.forget(user)
     SocialAccount.objects.filter(user=user).delete()
+    for name in PERSONAL:
+        getattr(user, name).all().delete()
+    BrowserSession.objects.filter(user=user).delete()
     remove_row(user)
 
 

@@ -7,13 +7,15 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from allauth.socialaccount.models import SocialAccount
+from tests.support.api_world import SSH_KEY
 from tests.support.jobs_world import attempts_of, partly_placed, placed, report, state_of, submit
 from tests.support.platform_api import Api, refusal, session
 from tests.support.platform_factories import PASSWORD, make_job, make_node, make_user, make_vc
 
 from skep_platform.accounts import services
-from skep_platform.accounts.models import User
+from skep_platform.accounts.models import BrowserSession, SshKey, User
 from skep_platform.core.models import Event
+from skep_platform.images.models import RegistryCredential
 from skep_platform.jobs.lifecycle import stopping
 from skep_platform.jobs.models import Job
 from skep_platform.tenancy.models import Membership
@@ -160,6 +162,18 @@ def test_finding_u13_a_user_with_jobs_is_made_nameless_and_may_come_back(admin, 
     body = {"username": "alice", "password": NEW}
     assert admin.post("/users", body).status_code == 201
     assert Api(User.objects.get(username="alice")).get("/jobs").json()["results"] == []
+
+
+def test_what_is_personal_goes_with_a_user_whose_jobs_stay(admin, alice, vc):
+    make_job(vc, alice, state="SUCCEEDED")
+    api = session(alice)
+    assert api.post("/me/ssh-keys", {"name": "laptop", "public_key": SSH_KEY}).status_code == 201
+    secret = {"username": "alice", "password": "token"}
+    assert api.put("/me/registry-credentials/registry.example.org", secret).status_code == 200
+    assert api.get("/me/sessions").json()
+    assert admin.delete("/users/alice").status_code == 204
+    for model in (SshKey, RegistryCredential, BrowserSession):
+        assert not model.objects.exists()
 
 
 def test_finding_u13_no_admin_deletes_the_own_account(admin):
