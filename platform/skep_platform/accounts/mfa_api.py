@@ -211,8 +211,10 @@ class KeyView(OwnMfa):
     def delete(self, request: Request, id: int) -> Response:
         """Remove a key. With the last one, where there is no app, MFA is off."""
         user = current_user.user(request)
-        confirmation.required(request, user)
+        session = confirmation.required(request, user)
         security_keys.remove(user, id)
+        if not mfa.is_enabled(user):
+            session.pop(mfa.VERIFIED, None)  # where MFA is required, it is set up again first
         return Response(status=204)
 
 

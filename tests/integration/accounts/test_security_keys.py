@@ -235,3 +235,13 @@ def test_too_many_refused_passkeys_are_throttled(enrolled, monkeypatch):
     stranger = SoftKey()
     codes = [by_passkey(browser(), stranger).status_code for _ in range(3)]
     assert codes == [401, 401, 429]
+
+
+def test_who_removes_the_last_key_sets_mfa_up_again_where_it_is_required(enrolled, settings):
+    settings.SKEP_REQUIRE_MFA = "all"
+    api = browser()
+    assert by_passkey(api, enrolled[0]).json()["mfa_setup_required"] is False
+    (row,) = api.get("/me/mfa").json()["keys"]
+    assert api.delete(f"/me/mfa/keys/{row['id']}").status_code == 204
+    assert refusal(api.get("/jobs")) == (403, "mfa_setup_required")
+    assert api.get("/me").json()["mfa_setup_required"] is True
