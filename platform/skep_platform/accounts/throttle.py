@@ -13,10 +13,10 @@ import redis
 import structlog
 from django.http import HttpRequest
 from rest_framework.request import Request
-from rest_framework.throttling import BaseThrottle
 
 from skep_platform.core.errors import TooMany
 from skep_platform.core.notifications import valkey
+from skep_platform.core.throttling import Clients
 
 log = structlog.get_logger(__name__)
 
@@ -28,8 +28,8 @@ CODES_WINDOW_S = 3600
 
 
 def address(request: Request | HttpRequest) -> str:
-    """Return the address of the client; see `core.serving.behind_proxies`."""
-    return BaseThrottle().get_ident(cast(Request, request)) or ""
+    """Return by what the attempts of a client are counted: its address, or its network of IPv6."""
+    return Clients().get_ident(cast(Request, request))
 
 
 class Attempt:

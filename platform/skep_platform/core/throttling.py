@@ -6,6 +6,7 @@ Logins have limits of their own (`accounts.throttle`), and so have submits, chec
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Any
 
 import redis
@@ -23,7 +24,22 @@ log = structlog.get_logger(__name__)
 WINDOW_S = 60
 
 
-class PerMinute(BaseThrottle):
+class Clients(BaseThrottle):
+    """Distinguishes clients that are not logged in: by address, and of IPv6 by its /64 network,
+    of which one client has all addresses."""
+
+    def get_ident(self, request: Request) -> str:
+        """Return the address or network of the client; see `core.serving.behind_proxies`."""
+        address = super().get_ident(request) or ""
+        try:
+            whole = ipaddress.IPv6Address(address)
+        except ValueError:
+            return address
+        network = ipaddress.IPv6Network((whole, 64), strict=False)
+        return str(whole.ipv4_mapped or network)
+
+
+class PerMinute(Clients):
     """Counts requests under `name`. With `parameters`, only those that have one of them in their
     address: a list is cheap, and a search in it is not."""
 

@@ -57,6 +57,22 @@ def test_31_requests_that_cost_much_or_guess_are_limited(admin, monkeypatch, rou
     assert other.send(method, path, body).status_code != 429
 
 
+def test_the_addresses_of_one_network_of_ipv6_are_one_client(monkeypatch):
+    monkeypatch.setattr(throttling.Guesses, "most", 2)
+    wrong = {"username": "root", "password": "x"}
+
+    def guess(address: str) -> list[int]:
+        answers = (Api().post("/auth/password-reset", RESET, REMOTE_ADDR=address) for _ in "x")
+        logins = (Api().post("/auth/token", wrong, REMOTE_ADDR=address) for _ in range(5))
+        return [answer.status_code for answer in (*answers, *logins)]
+
+    found = [guess(f"2001:db8:7:1::{number:x}") for number in (1, 0xFFFF, 0xABC0)]
+    assert [codes[0] for codes in found] == [400, 400, 429]
+    assert found[1][1:] == [401] * 5
+    assert found[2][1:] == [429] * 5
+    assert guess("2001:db8:7:2::1") == [400] + [401] * 5
+
+
 def test_a_list_without_a_search_is_not_counted(admin, monkeypatch):
     monkeypatch.setattr(throttling.Searches, "most", 0)
     assert admin.get("/jobs").status_code == 200
