@@ -20,7 +20,7 @@ from django.db import DatabaseError, InterfaceError, InternalError, OperationalE
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views import defaults
 
-from skep_platform.core.errors import SkepError, Unavailable
+from skep_platform.core.errors import Conflict, SkepError, Unavailable
 
 log = structlog.get_logger(__name__)
 
@@ -47,6 +47,7 @@ AWAY_STATES = frozenset(
     }
 )
 TOO_LARGE = "54"  # a limit of PostgreSQL, such as the size of a value
+REFERS_TO_NOTHING = "23503"  # a foreign key
 RETRY_AFTER_S = 1
 DRAIN_EVERY_S = 2.0
 
@@ -91,6 +92,9 @@ def as_refusal(error: BaseException) -> SkepError | None:
         too_large = SkepError("The request is too large.", code="request_too_large")
         too_large.status = 413
         return too_large
+    if state == REFERS_TO_NOTHING:  # each was looked for before, and was there
+        message = "Something that this needs was deleted, or came to be used, at the same moment."
+        return Conflict(f"{message} Look again.")
     return None
 
 

@@ -6,13 +6,16 @@ from datetime import timedelta
 
 import pytest
 from django.db.models.functions import Now
+from django.db.models.signals import pre_save
 from tests.support.at_once import at_once, codes
+from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_platform.accounts.services import ensure_admin, update_user
 from skep_platform.cluster import services
 from skep_platform.cluster.models import Node
 from skep_platform.core.models import Event
+from skep_platform.storage.models import Storage, StorageGrant
 from skep_platform.tenancy.models import Quota
 from skep_platform.tenancy.services import set_quotas
 
@@ -85,3 +88,21 @@ def test_two_admins_cannot_demote_each_other():
 def test_servers_that_start_at_once_make_one_admin():
     passwords = at_once(*[lambda: ensure_admin("admin")] * 3)
     assert sum(password is not None for password in passwords) == 1
+
+
+def test_what_refers_to_a_row_that_is_deleted_at_that_moment_is_a_conflict():
+    admin = Api(make_user("root", admin=True))
+    make_vc("vision")
+    export = {"server": "nfs.example.org", "path": "/data"}
+    admin.post("/storages", {"name": "data", "type": "nfs", "data": export})
+
+    def delete(**_: object) -> None:
+        Storage.objects.filter(name="data")._raw_delete("default")
+
+    pre_save.connect(delete, sender=StorageGrant)
+    try:
+        answer = admin.put("/storages/data/grants/vision", {})
+    finally:
+        pre_save.disconnect(delete, sender=StorageGrant)
+    assert refusal(answer) == (409, "conflict")
+    assert not StorageGrant.objects.exists()
