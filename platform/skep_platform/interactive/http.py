@@ -54,12 +54,14 @@ class HttpPools:
         self._pools.clear()
 
     def _forget(self, now: float) -> None:
-        """Close what was not used for long. A pool with requests in it keeps these."""
-        for target, asked in list(self._asked.items()):
-            pool = self._pools[target]
-            busy = any(not c.is_idle() for c in pool.connections)
-            if now - asked > POOL_S and not busy:
-                del self._pools[target], self._asked[target]
+        """Close what was not used for long, and of too many those that were used longest ago: no
+        tenant shuts the apps of others out by opening many. A pool with requests in it stays."""
+        idle = [t for t, pool in self._pools.items() if all(c.is_idle() for c in pool.connections)]
+        too_many = len(self._pools) + 1 - POOLS
+        for place, target in enumerate(sorted(idle, key=self._asked.__getitem__)):
+            if place < too_many or now - self._asked[target] > POOL_S:
+                pool = self._pools.pop(target)
+                del self._asked[target]
                 task = asyncio.create_task(pool.aclose())
                 self._closing.add(task)
                 task.add_done_callback(self._closing.discard)
