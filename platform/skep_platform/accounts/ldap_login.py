@@ -22,6 +22,7 @@ from django.conf import settings
 from skep_platform.accounts import external
 from skep_platform.accounts.models import User
 from skep_platform.core.errors import SkepError, Unavailable
+from skep_platform.core.serving import give_connection_back
 from skep_platform.env_settings import is_loopback
 
 log = structlog.get_logger(__name__)
@@ -181,6 +182,7 @@ def _directory() -> Iterator[Any]:
     """Give a connection that is bound as the service. Raises Unavailable for every error on it."""
     import ldap
 
+    give_connection_back()  # a directory that hangs would take all of them
     try:
         connection = _connect()
         try:

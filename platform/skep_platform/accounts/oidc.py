@@ -30,6 +30,7 @@ from skep_platform.accounts.models import User
 from skep_platform.audit import refusals
 from skep_platform.core import encryption
 from skep_platform.core.errors import Conflict, SkepError, Unavailable
+from skep_platform.core.serving import give_connection_back
 
 log = structlog.get_logger(__name__)
 # Signatures by a key of the provider: none, or one by the client's secret, would prove nothing.
@@ -233,6 +234,7 @@ def _endpoint(configuration: Mapping[str, Any], name: str) -> str:
 
 def _fetch(address: str, **request: Any) -> dict[str, Any]:
     """Return the JSON object at an address; a POST where there is `data`. Raises Unavailable."""
+    give_connection_back()  # a provider that hangs would take all of them
     method = "POST" if "data" in request else "GET"
     content = b""
     try:

@@ -19,7 +19,7 @@ from django.conf import settings
 from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIHandler, ASGIRequest, get_script_prefix
 from django.core.signals import request_started
-from django.db import close_old_connections, reset_queries
+from django.db import close_old_connections, connection, reset_queries
 from django.urls import ResolverMatch, get_resolver, set_script_prefix
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -328,3 +328,11 @@ def at_database(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         return work(*args, **kwargs)
     finally:
         close_old_connections()  # back to the pool
+
+
+def give_connection_back() -> None:
+    """Give the database connection of this thread back to the pool before the thread waits for
+    another server: one that hangs would take the connections of all requests. The next statement
+    takes another one. Within a transaction it is kept."""
+    if not connection.in_atomic_block:
+        close_old_connections()

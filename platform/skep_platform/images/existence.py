@@ -23,6 +23,7 @@ from django.conf import settings
 
 from skep_agent.registry_policy import registry_of
 from skep_platform.cluster.models import Node, NodeState
+from skep_platform.core.serving import give_connection_back
 from skep_platform.images import credentials, registry
 from skep_platform.images.registry import Login, RegistryError
 
@@ -96,6 +97,7 @@ def forget() -> None:
 
 
 def _ask(asked: Mapping[Wanted, tuple[str, Login]]) -> dict[Wanted, ImageAnswer]:
+    give_connection_back()  # who waits for a registry needs none
     deadline = time.monotonic() + ANSWER_S
     running = {one: _question(*about, deadline) for one, about in asked.items()}
     wait(running.values(), timeout=ANSWER_S)

@@ -15,6 +15,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from skep_platform.audit import services as audit
+from skep_platform.core.serving import give_connection_back
 from skep_platform.images import credentials, registry
 from skep_platform.images.models import Image
 from skep_platform.images.registry import Login, RegistryError, RemoteImage
@@ -58,8 +59,9 @@ def inspect(image: Image) -> None:
     transaction is open while the registry is asked."""
     found, problem = None, ""
     try:
-        deadline = time.monotonic() + EACH_S
-        found = registry.inspect(image.reference, _login(image), deadline)
+        login = _login(image)
+        give_connection_back()
+        found = registry.inspect(image.reference, login, time.monotonic() + EACH_S)
     except RegistryError as error:
         problem = str(error)[:300]
         log.info("image_not_inspected", image=image.name, kind=error.kind)

@@ -2,7 +2,8 @@
 
 Tenants write what lies there. So each path is walked name by name from the storage's folder, no
 link is followed, and what is opened is checked on its descriptor. Whatever a folder may hold, a
-request ends: after BUDGET_S a deletion or a count reports how far it came.
+request ends: after BUDGET_S a deletion or a count reports how far it came. Nothing holds a
+connection of the database meanwhile: a server of files that hangs would take all of them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from django.conf import settings
 from skep_limits import is_folder_name
 from skep_platform.accounts.models import User
 from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError
+from skep_platform.core.serving import give_connection_back
 from skep_platform.storage.models import Storage
 
 MAX_DEPTH = 64
@@ -188,6 +190,7 @@ def _folder(user: User, storage: Storage, parts: list[str], *, make: bool = Fals
     if not settings.SKEP_STORAGE_FILES:
         message = "This server shows no files of storages: an admin has not set SKEP_STORAGE_FILES."
         raise Conflict(message, code="storage_files_not_served")
+    give_connection_back()
     try:
         folder = os.open(
             os.path.join(settings.SKEP_STORAGE_FILES, storage.name),

@@ -158,6 +158,22 @@ def test_a_registry_that_does_not_answer_refuses_nothing_and_delays_one_submit_a
     assert checked["notes"][0]["code"] == "image_not_checked"
 
 
+@pytest.mark.django_db(transaction=True)
+def test_who_waits_for_a_registry_holds_no_connection_of_the_database(
+    alice, vc, silent, monkeypatch
+):
+    held, wait = [], existence.wait
+
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        held.append(connection.connection is not None)
+        return wait(*args, **kwargs)
+
+    monkeypatch.setattr(existence, "ANSWER_S", 0.1)
+    monkeypatch.setattr(existence, "wait", noted)
+    assert submit(alice, vc, f"{silent}/team/image:1").status_code == 201
+    assert held == [False]
+
+
 def test_warn_notes_what_is_not_there_and_off_asks_nothing(alice, vc, registry, settings):
     give_credentials(alice, registry)
     settings.SKEP_CHECK_IMAGES = "warn"

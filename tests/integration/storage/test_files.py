@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
 from tests.support.platform_api import ROOT, Api, refusal
 from tests.support.platform_factories import make_user, make_vc
 
@@ -300,3 +301,24 @@ def test_storage_that_the_server_does_not_have_is_reported(ann, served, admin, s
     assert refusal(admin.get("/storages/far/files")) == (409, "storage_files_not_served")
     settings.SKEP_STORAGE_FILES = ""
     assert refusal(Api(ann).get("/storages/team/files")) == (409, "storage_files_not_served")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_slow_server_of_files_holds_no_connection_of_the_database(ann, served, monkeypatch):
+    held: list[bool] = []
+    scan, walk = os.scandir, os.fwalk
+
+    def noted(call: Any) -> Any:
+        def answer(*args: Any, **kwargs: Any) -> Any:
+            held.append(connection.connection is not None)
+            return call(*args, **kwargs)
+
+        return answer
+
+    monkeypatch.setattr(files.os, "scandir", noted(scan))
+    monkeypatch.setattr(files.os, "fwalk", noted(walk))
+    api = Api(ann)
+    assert look(api, "/storages/team/files").status_code == 200
+    assert look(api, "/storages/team/usage").status_code == 200
+    assert len(held) >= 2
+    assert not any(held)
