@@ -18,7 +18,6 @@ from django.conf import settings
 from django.contrib.auth import authenticate
 from django.contrib.auth.password_validation import validate_password
 from django.contrib.auth.tokens import default_token_generator
-from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.contrib.sessions.backends.base import SessionBase
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, connection, transaction
@@ -31,6 +30,7 @@ from skep_platform.accounts import (
     external,
     ldap_login,
     mfa,
+    names,
     queries,
     security_keys,
     throttle,
@@ -47,7 +47,6 @@ create_token, create_job_token = tokens.create_token, tokens.create_job_token
 delete_token, revoke_any_token = tokens.delete_token, tokens.revoke_any_token
 revoke_token, note_use = tokens.revoke_token, tokens.note_use
 
-SERVICE_PREFIX = "svc."  # of the names of service accounts: no other user has it
 CHANGEABLE = frozenset({"email", "is_active", "is_admin", "password"})
 # Rows of a user, in this app and in higher ones, that go with the user though its jobs stay.
 PERSONAL = ("ssh_keys", "registry_credentials", "saved_views", "webhooks", "notifications")
@@ -487,18 +486,9 @@ def _set_password(user: User, password: str) -> None:
 
 def _check_username(username: str) -> None:
     try:
-        UnicodeUsernameValidator()(username)
-        if not 0 < len(username) <= 150:
-            raise ValidationError("A user name has 1 to 150 characters.")
-        check_not_reserved(username)
+        names.check(username)
     except ValidationError as error:
         raise SkepError(error.messages[0], code="name_invalid", name=username[:150]) from None
-
-
-def check_not_reserved(username: str) -> None:
-    """Raises ValidationError for the name of a service account."""
-    if username.lower().startswith(SERVICE_PREFIX):
-        raise ValidationError(f"Only service accounts have names that begin with {SERVICE_PREFIX}")
 
 
 def _who(actor: User | None) -> str:

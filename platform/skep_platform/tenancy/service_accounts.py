@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
-from skep_platform.accounts import groups
+from skep_platform.accounts import groups, names
 from skep_platform.accounts import services as accounts
 from skep_platform.accounts.models import ApiToken, Scope, User
 from skep_platform.audit import services as audit
@@ -79,7 +79,7 @@ def create(
         details = {"limit": "service_accounts", "now": now, "most": most}
         raise Conflict(message, code="too_many_service_accounts", **details)
     # No name of a virtual cluster has a dot, so no two of them can make the same name.
-    user = accounts.create_service_account(f"{accounts.SERVICE_PREFIX}{vc.name}.{name}")
+    user = accounts.create_service_account(f"{names.SERVICE_PREFIX}{vc.name}.{name}")
     ServiceAccount.objects.create(vc=vc, user=user, name=name, description=description)
     after = {"role": role, "description": description}
     audit.record("service_account.create", "user", user.pk, user.username, after=after, vc=vc)

@@ -16,12 +16,11 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.contrib.auth.hashers import make_password
-from django.contrib.auth.validators import UnicodeUsernameValidator
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
 from skep_jobfile.plain import is_plain
-from skep_platform.accounts import external, groups, services
+from skep_platform.accounts import external, groups, names, services
 from skep_platform.accounts.models import Group, GroupMember, User
 from skep_platform.audit import services as audit
 from skep_platform.audit.models import AuditEntry
@@ -167,10 +166,9 @@ def _known(rows: Iterable[ImportedUser]) -> _Known:
 
 def _check(row: ImportedUser, known: _Known) -> Iterator[RowProblem]:
     try:
-        UnicodeUsernameValidator()(row.username)
-        if not 0 < len(row.username) <= 150 or not is_plain(row.username):
-            raise ValidationError("A user name has 1 to 150 characters.")
-        services.check_not_reserved(row.username)
+        names.check(row.username)
+        if not is_plain(row.username):
+            raise ValidationError("A user name has no control characters.")
     except ValidationError as error:
         yield RowProblem(row.line, "username", "name_invalid", error.messages[0])
     if not row.is_new:

@@ -164,6 +164,13 @@ def test_finding_u13_a_user_with_jobs_is_made_nameless_and_may_come_back(admin, 
     assert Api(User.objects.get(username="alice")).get("/jobs").json()["results"] == []
 
 
+def test_no_one_takes_the_name_that_a_deleted_user_gets(admin, alice, vc):
+    make_job(vc, alice, state="SUCCEEDED")
+    body = {"username": f"deleted-{alice.pk}", "password": NEW}
+    assert refusal(admin.post("/users", body)) == (400, "name_invalid")
+    assert admin.delete("/users/alice").status_code == 204
+
+
 def test_what_is_personal_goes_with_a_user_whose_jobs_stay(admin, alice, vc):
     make_job(vc, alice, state="SUCCEEDED")
     api = session(alice)
