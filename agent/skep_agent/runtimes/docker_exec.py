@@ -224,8 +224,12 @@ async def _attach(
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             reader, writer = await engine.connect(READ_BYTES)
-            writer.write(head.encode() + body)
-            answer = await reader.readuntil(b"\r\n\r\n")
+            try:
+                writer.write(head.encode() + body)
+                answer = await reader.readuntil(b"\r\n\r\n")
+            except BaseException:
+                writer.close()
+                raise
     except (OSError, asyncio.IncompleteReadError) as error:
         raise RuntimeFailure("engine_down", f"The Docker engine does not answer: {error}") from None
     status = answer.split(b" ", 2)[1]

@@ -15,7 +15,7 @@ import pytest
 from skep_agent.config import Watermarks
 from skep_agent.network import firewall
 from skep_agent.network.firewall import Firewall
-from skep_agent.runtimes import docker_disk
+from skep_agent.runtimes import docker_disk, docker_exec
 from skep_agent.runtimes.docker_disk import DiskWatch, Watched
 from skep_agent.runtimes.docker_engine import Engine
 from skep_agent.runtimes.docker_exits import ExitWatcher
@@ -126,6 +126,31 @@ async def test_a_container_that_someone_removed_is_not_measured_any_more(
 
 async def never(container_id: str) -> None:
     raise AssertionError(f"{container_id} is ended")
+
+
+async def test_an_engine_that_hangs_keeps_no_connection_of_a_shell_that_was_given_up() -> None:
+    asked, left = asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if b"/version" in await reader.readuntil(b"\r\n\r\n"):
+            body = b'{"Version": "27.0.0", "ApiVersion": "1.44"}'
+            writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + body)
+        else:
+            asked.set()
+            while await reader.read(1024):
+                pass
+            left.set()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as hung:
+        engine = Engine(f"tcp://127.0.0.1:{hung.sockets[0].getsockname()[1]}")
+        shell = asyncio.create_task(docker_exec._attach(engine, "e1", True))
+        async with asyncio.timeout(30):
+            await asked.wait()
+            shell.cancel()
+            await asyncio.gather(shell, return_exceptions=True)
+            await left.wait()
+        await engine.close()
 
 
 async def test_name_servers_that_come_later_are_opened_to_tasks(
