@@ -38,8 +38,9 @@ MAX_IDLE_THREADS = 64
 
 
 class Utf8Request(ASGIRequest):
-    """A request whose texts are UTF-8, whatever `charset` it names. Django would decode the query
-    with any codec of Python, in the event loop: some of them are slow, and others fail."""
+    """A request whose texts are UTF-8, whatever `charset` it names. Django decodes forms with any
+    codec of Python, of which some are slow, and fails while it makes a request whose Content-Type
+    has a parameter in a character set of its own (RFC 2231)."""
 
     def _set_content_type_params(self, meta: Mapping[str, str]) -> None:
         self.content_type = meta.get("CONTENT_TYPE", "").partition(";")[0].strip().lower()
