@@ -186,7 +186,8 @@ def _user(claims: Mapping[str, Any]) -> User:
         message = f"The identity provider names no {settings.SKEP_OIDC_USERNAME_CLAIM}."
         raise SkepError(message, code="sso_claim_missing")
     named = _groups(claims) if settings.SKEP_OIDC_GROUPS_CLAIM else None
-    verified = claims.get("email_verified") is not False
+    # Some providers say it as text.
+    verified = str(claims.get("email_verified", True)).lower() == "true"
     email = external.valid_email(claims.get("email")) if verified else ""
     return external.user_of(settings.SKEP_OIDC_ISSUER, subject, username, email, named)
 

@@ -133,10 +133,11 @@ def test_23_an_account_of_the_same_name_or_e_mail_is_not_taken_over(sso, same):
     assert User.objects.count() == 1
 
 
-def test_23_an_unverified_e_mail_is_not_taken(sso):
+@pytest.mark.parametrize("verified", [False, "false"])
+def test_23_an_unverified_e_mail_is_not_taken(sso, verified):
     browser = Visitor()
     make_user("other", email="mei@example.org")
-    assert browser.log_in(sso, MEI | {"email_verified": False}) == "/"
+    assert browser.log_in(sso, MEI | {"email_verified": verified}) == "/"
     assert browser.get("/me").json()["email"] == ""
 
 
