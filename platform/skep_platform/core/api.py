@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from django.core.exceptions import PermissionDenied, RequestDataTooBig
+import structlog
+from django.core.exceptions import ObjectDoesNotExist, PermissionDenied, RequestDataTooBig
 from django.db import DatabaseError, InterfaceError
 from django.http import Http404
 from rest_framework import exceptions, permissions, serializers, status
@@ -16,6 +17,8 @@ from rest_framework.views import APIView, set_rollback
 from skep_jobfile.plain import is_plain
 from skep_platform.core import failures
 from skep_platform.core.errors import SkepError
+
+log = structlog.get_logger(__name__)
 
 CODES = {
     exceptions.NotAuthenticated: "not_authenticated",
@@ -41,6 +44,11 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
         error.status = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
     elif isinstance(error, DatabaseError | InterfaceError):
         error = failures.as_refusal(error) or error
+    elif isinstance(error, ObjectDoesNotExist):
+        # Views look for what a request names in a way that answers 404; what is read again later
+        # and is gone was deleted in between.
+        log.warning("row_gone", error=str(error))
+        error = failures.changed_meanwhile()
     if isinstance(error, SkepError):
         set_rollback()
         return Response(error.as_dict(), status=error.status, headers=_skep_headers(error))

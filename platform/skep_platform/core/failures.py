@@ -92,10 +92,13 @@ def as_refusal(error: BaseException) -> SkepError | None:
         too_large = SkepError("The request is too large.", code="request_too_large")
         too_large.status = 413
         return too_large
-    if state == REFERS_TO_NOTHING:  # each was looked for before, and was there
-        message = "Something that this needs was deleted, or came to be used, at the same moment."
-        return Conflict(f"{message} Look again.")
-    return None
+    return changed_meanwhile() if state == REFERS_TO_NOTHING else None
+
+
+def changed_meanwhile() -> Conflict:
+    """Return what a client is sent where a row is gone that was found a moment before."""
+    message = "Something that this needs was deleted, or came to be used, at the same moment."
+    return Conflict(f"{message} Look again.")
 
 
 def leave_read_only() -> None:

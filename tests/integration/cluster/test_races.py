@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from django.db.models.functions import Now
-from django.db.models.signals import pre_save
+from django.db.models.signals import post_init, pre_save
 from tests.support.at_once import at_once, codes
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_node, make_user, make_vc
@@ -16,7 +16,7 @@ from skep_platform.cluster import services
 from skep_platform.cluster.models import Node
 from skep_platform.core.models import Event
 from skep_platform.storage.models import Storage, StorageGrant
-from skep_platform.tenancy.models import Quota
+from skep_platform.tenancy.models import Quota, VirtualCluster
 from skep_platform.tenancy.services import set_quotas
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -106,3 +106,18 @@ def test_what_refers_to_a_row_that_is_deleted_at_that_moment_is_a_conflict():
         pre_save.disconnect(delete, sender=StorageGrant)
     assert refusal(answer) == (409, "conflict")
     assert not StorageGrant.objects.exists()
+
+
+def test_a_row_that_is_deleted_after_it_was_found_is_a_conflict():
+    admin = Api(make_user("root", admin=True))
+    make_vc("vision")
+
+    def delete(instance: VirtualCluster, **_: object) -> None:
+        VirtualCluster.objects.filter(pk=instance.pk)._raw_delete("default")
+
+    post_init.connect(delete, sender=VirtualCluster)
+    try:
+        answer = admin.put("/virtual-clusters/vision/budget", {"gpu_hours": 10})
+    finally:
+        post_init.disconnect(delete, sender=VirtualCluster)
+    assert refusal(answer) == (409, "conflict")
