@@ -16,7 +16,7 @@ from tests.support.stack import eventually
 
 from skep_platform.accounts import current_user
 from skep_platform.audit.models import AuditEntry
-from skep_platform.core import together
+from skep_platform.core import group_commit
 from skep_platform.core.bulk import fetch
 from skep_platform.core.errors import SkepError
 from skep_platform.images import rules
@@ -322,11 +322,11 @@ def test_one_of_many_simultaneous_submits_wins(token):
 
 @pytest.mark.django_db(transaction=True)
 def test_what_comes_while_a_submit_is_stored_is_stored_at_once(monkeypatch):
-    monkeypatch.setattr(together, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(group_commit, "PATIENCE_S", 60.0)
     alice = make_user("alice")
     vc = make_vc("vision", quotas={"A100": 16}, members=[alice])
     submit(alice, vc, name="taken")
-    waiting = storing._together(vc.pk)._waiting
+    waiting = storing._group_commit(vc.pk)._waiting
 
     def attempt(name: str) -> str:
         try:

@@ -21,8 +21,8 @@ from skep_platform.audit.models import AuditEntry
 from skep_platform.core import caller, notifications, ports, user_events
 from skep_platform.core.bulk import fetch, insert, new
 from skep_platform.core.events import event, record
+from skep_platform.core.group_commit import GroupCommit
 from skep_platform.core.models import Event
-from skep_platform.core.together import Together
 from skep_platform.jobs.lifecycle import dependencies, messages
 from skep_platform.jobs.models import Job, TaskRole
 from skep_platform.jobs.submission import admission, allowances, followers
@@ -224,7 +224,7 @@ def _store(new: Prepared, clone_of: str) -> None:
     lost = _lost_storages(new)
     alone = _is_alone(new, lost)
     if alone and not connection.in_atomic_block:
-        _together(job.vc_id).run(_rows(job, spec, images, clone_of, scope))
+        _group_commit(job.vc_id).run(_rows(job, spec, images, clone_of, scope))
         return
     with transaction.atomic():
         followers.follow(job.owner, job)
@@ -246,16 +246,16 @@ def _rows(
 
 
 @lru_cache(maxsize=1_000)
-def _together(_: UUID) -> Together[NewJob]:
-    """Return where the jobs of a virtual cluster that are submitted at the same time meet. Those of
-    others do not wait while the row of one is locked."""
-    return Together(_insert_and_notify, (IntegrityError, DataError, InternalError))
+def _group_commit(_: UUID) -> GroupCommit[NewJob]:
+    """Return what stores jobs that are submitted to a virtual cluster at the same time. Those of
+    another one do not wait while its row is locked."""
+    return GroupCommit(_insert_and_notify, (IntegrityError, DataError, InternalError))
 
 
 def about_to_store(vc: VirtualCluster) -> AbstractContextManager[None]:
     """Say that a job of this virtual cluster is about to be stored inside: the next one that is
     stored waits for it, if only for a moment."""
-    return _together(vc.pk).coming()
+    return _group_commit(vc.pk).announced()
 
 
 def _insert_and_notify(rows: Sequence[NewJob]) -> None:

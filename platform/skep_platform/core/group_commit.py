@@ -1,5 +1,5 @@
-"""Work that threads do at the same time, done at once: a statement for the rows of ten requests
-costs the database a third of ten statements."""
+"""Group commit: what several threads want to store at the same time is stored at once. A statement
+for the rows of ten requests costs the database a third of ten statements."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ PATIENCE_S = 0.05  # for work that others began; after that, the next work begin
 LINGER_S = 0.004  # for those who are about to come
 
 
-class Together(Generic[T]):
+class GroupCommit(Generic[T]):
     """Calls `work` with the items of all threads that wait. A thread that comes while no other one
     works begins at once, for all that wait then; one that comes meanwhile waits for the next turn.
     So the more there is to do, the more is done at once, and a thread that is alone never waits.
 
-    When `work` raises one of `apart`, it has done nothing, and is called for each item by itself:
-    an error is that of one item. Any other error is that of all items."""
+    When `work` raises one of `retry_singly`, it has done nothing, and is called for each item by
+    itself: an error is that of one item. Any other error is that of all items."""
 
     def __init__(
         self,
         work: Callable[[Sequence[T]], None],
-        apart: tuple[type[Exception], ...],
+        retry_singly: tuple[type[Exception], ...],
         most: int = MOST,
     ) -> None:
-        self._work, self._apart, self._most = work, apart, most
+        self._work, self._retry_singly, self._most = work, retry_singly, most
         self._lock = threading.Lock()
         self._waiting: list[_Call[T]] = []
         self._began: float | None = None  # None: no thread works
-        self._coming = 0
+        self._announced = 0
 
     @contextmanager
-    def coming(self) -> Iterator[None]:
-        """Say that `run` is about to be called inside: who works next waits a moment for it."""
+    def announced(self) -> Iterator[None]:
+        """Announce that `run` is about to be called inside. The next group waits a moment."""
         with self._lock:
-            self._coming += 1
+            self._announced += 1
         try:
             yield
         finally:
             with self._lock:
-                self._coming -= 1
+                self._announced -= 1
                 first = self._waiting[0] if self._waiting else None
             if first is not None:
                 first.woken.put(None)
@@ -76,7 +76,7 @@ class Together(Generic[T]):
         if not self._waiting or call not in self._waiting:
             return [], PATIENCE_S
         left = self._waiting[0].came + LINGER_S - now
-        if left > 0 and self._coming > len(self._waiting) and len(self._waiting) < self._most:
+        if left > 0 and self._announced > len(self._waiting) and len(self._waiting) < self._most:
             return [], left
         batch = self._waiting[: self._most]
         del self._waiting[: self._most]
@@ -88,7 +88,7 @@ class Together(Generic[T]):
         try:
             try:
                 self._work([call.item for call in batch])
-            except self._apart:
+            except self._retry_singly:
                 if len(batch) == 1:
                     raise
                 for call in batch:

@@ -9,8 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 from tests.support.stack import eventually
 
-from skep_platform.core import together
-from skep_platform.core.together import Together
+from skep_platform.core import group_commit
+from skep_platform.core.group_commit import GroupCommit
 
 
 class Taken(Exception):
@@ -45,7 +45,7 @@ def threads():
 
 
 def behind_the_first(
-    threads: ThreadPoolExecutor, group: Together[str], work: Work, *items: str
+    threads: ThreadPoolExecutor, group: GroupCommit[str], work: Work, *items: str
 ) -> list[Future[None]]:
     """Have these items come while work on "first" goes on."""
     first = threads.submit(group.run, "first")
@@ -59,13 +59,13 @@ def behind_the_first(
 
 @pytest.fixture
 def patient(monkeypatch):
-    monkeypatch.setattr(together, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(group_commit, "PATIENCE_S", 60.0)
 
 
 @pytest.mark.usefixtures("patient")
 def test_what_came_meanwhile_is_done_at_once(threads):
     work = Work()
-    group = Together(work, (Taken,))
+    group = GroupCommit(work, (Taken,))
     for one in behind_the_first(threads, group, work, "a", "b", "c"):
         one.result(30)
     assert [sorted(batch) for batch in work.batches] == [["first"], ["a", "b", "c"]]
@@ -74,7 +74,7 @@ def test_what_came_meanwhile_is_done_at_once(threads):
 @pytest.mark.usefixtures("patient")
 def test_no_more_than_so_many_are_done_at_once(threads):
     work = Work()
-    group = Together(work, (Taken,), most=2)
+    group = GroupCommit(work, (Taken,), most=2)
     for one in behind_the_first(threads, group, work, *"abcde"):
         one.result(30)
     assert sorted(len(batch) for batch in work.batches) == [1, 1, 2, 2]
@@ -83,7 +83,7 @@ def test_no_more_than_so_many_are_done_at_once(threads):
 @pytest.mark.usefixtures("patient")
 def test_an_error_of_one_item_is_that_of_its_thread(threads):
     work = Work(lambda items: Taken("b") if "b" in items else None)
-    group = Together(work, (Taken,))
+    group = GroupCommit(work, (Taken,))
     a, b, c = behind_the_first(threads, group, work, "a", "b", "c")
     a.result(30), c.result(30)
     with pytest.raises(Taken):
@@ -94,7 +94,7 @@ def test_an_error_of_one_item_is_that_of_its_thread(threads):
 @pytest.mark.usefixtures("patient")
 def test_an_error_that_is_of_no_item_is_not_tried_again(threads):
     work = Work(lambda items: Down("gone") if "b" in items else None)
-    group = Together(work, (Taken,))
+    group = GroupCommit(work, (Taken,))
     errors = [one.exception(30) for one in behind_the_first(threads, group, work, "a", "b", "c")]
     assert [type(error) for error in errors] == [Down] * 3
     assert len(set(map(id, errors))) == 3  # each thread has one of its own
@@ -103,7 +103,7 @@ def test_an_error_that_is_of_no_item_is_not_tried_again(threads):
 
 def test_work_that_hangs_holds_up_no_other_for_long(threads):
     work = Work()
-    group = Together(work, (Taken,))
+    group = GroupCommit(work, (Taken,))
     first = threads.submit(group.run, "first")
     assert work.begun.wait(30)
     threads.submit(group.run, "second").result(30)
@@ -113,13 +113,13 @@ def test_work_that_hangs_holds_up_no_other_for_long(threads):
 
 
 def test_who_works_next_waits_for_those_who_are_about_to_come(threads, monkeypatch):
-    monkeypatch.setattr(together, "LINGER_S", 60.0)
+    monkeypatch.setattr(group_commit, "LINGER_S", 60.0)
     work = Work()
     work.go_on.set()
-    group = Together(work, (Taken,))
+    group = GroupCommit(work, (Taken,))
 
     def coming(item: str) -> None:
-        with group.coming():
+        with group.announced():
             arrived.wait(30)
             group.run(item)
 
@@ -127,16 +127,16 @@ def test_who_works_next_waits_for_those_who_are_about_to_come(threads, monkeypat
     for one in [threads.submit(coming, item) for item in "abc"]:
         one.result(30)
     assert [sorted(batch) for batch in work.batches] == [["a", "b", "c"]]
-    with group.coming():  # but none waits for itself
+    with group.announced():  # but none waits for itself
         group.run("alone")
 
 
 def test_no_thread_waits_for_one_that_does_not_come_after_all(threads, monkeypatch):
-    monkeypatch.setattr(together, "LINGER_S", 60.0)
+    monkeypatch.setattr(group_commit, "LINGER_S", 60.0)
     work = Work()
     work.go_on.set()
-    group = Together(work, (Taken,))
-    with group.coming(), group.coming():
+    group = GroupCommit(work, (Taken,))
+    with group.announced(), group.announced():
         first = threads.submit(group.run, "first")
         eventually(lambda: len(group._waiting) == 1, 30)
     first.result(30)
