@@ -55,6 +55,16 @@ def test_uncorrected_memory_errors_make_a_gpu_unhealthy(machine):
     assert "defective" in found[uuid(2)]
 
 
+def test_a_gpu_in_mig_mode_is_given_to_no_task(machine):
+    machine.add_gpus(3)
+    machine.set({"0.mig": 0, "1.mig": 1})
+    found = problems(machine)
+    assert found.keys() == {uuid(1)}
+    assert "nvidia-smi -i 1 -mig 0" in found[uuid(1)]
+    machine.set({"1.mig": 0})
+    assert problems(machine) == {}
+
+
 def test_an_xid_of_the_hardware_makes_its_gpu_unhealthy_for_good(machine):
     machine.add_gpus(3)
     assert problems(machine) == {}

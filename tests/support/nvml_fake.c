@@ -5,7 +5,7 @@
  *   driver=550.54
  *   0.uuid=GPU-...  0.name=...  0.bus=00000000:07:00.0  0.total=MiB  0.used=MiB  0.util=37
  *   0.temp=40  0.power=mW  0.ecc=0  0.pids=12,13  0.graphics=14  0.mps=15
- *   0.rows.pending=1  0.rows.failure=1
+ *   0.rows.pending=1  0.rows.failure=1  0.mig=1
  *   0.link.0=00000000:0F:00.0       other end of an active NVLink; "switch" for an NVSwitch
  *   topo.0.1=30                     common ancestor
  *   0.lost=1                        every call about the GPU says so
@@ -166,6 +166,15 @@ int nvmlDeviceGetPowerUsage(Device *device, unsigned *out) {
 int nvmlDeviceGetTotalEccErrors(Device *device, int type, int counter, unsigned long long *out) {
     CHECK(device);
     *out = type == 1 && counter == 0 ? (unsigned long long)number(of(device, "ecc"), 0) : 0;
+    return OK;
+}
+
+int nvmlDeviceGetMigMode(Device *device, unsigned *now, unsigned *pending) {
+    CHECK(device);
+    int found = (int)number(of(device, "mig"), -1);
+    if (found < 0)
+        return NOT_SUPPORTED; /* as most GPUs */
+    *now = *pending = (unsigned)found;
     return OK;
 }
 

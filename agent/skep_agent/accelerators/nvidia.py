@@ -209,7 +209,15 @@ def _problem(index: int, uuid: str) -> str:
             return ""
         gone = error.value in (*_GONE, nvml.NVML_ERROR_INVALID_ARGUMENT)
         return _LOST if gone else f"NVML: {error}"
-    return _memory_problem(handle)
+    return _mig_problem(handle, index) or _memory_problem(handle)
+
+
+def _mig_problem(handle: Any, index: int) -> str:
+    """A task is given whole GPUs; of one that is partitioned a process can use a part at most."""
+    mode = ask(nvml.nvmlDeviceGetMigMode, handle)  # now, and after a reset
+    if not mode or mode[0] != nvml.NVML_DEVICE_MIG_ENABLE:
+        return ""
+    return f"MIG mode is on, and tasks get whole GPUs: nvidia-smi -i {index} -mig 0 turns it off"
 
 
 def _memory_problem(handle: Any) -> str:
