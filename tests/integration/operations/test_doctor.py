@@ -139,10 +139,10 @@ class TestDatabase:
     def test_a_migration_that_was_not_applied_is_named(self):
         with connection.cursor() as cursor:
             cursor.execute(
-                "DELETE FROM django_migrations WHERE app = 'operations' AND name LIKE '0001%'"
+                "DELETE FROM django_migrations WHERE app = 'operations' AND name LIKE '0002%'"
             )
         assert found("migrations")["migrations_missing"].details["migrations"] == [
-            "operations.0001_operations"
+            "operations.0002_doctor_rule"
         ]
 
     def test_an_index_that_no_query_uses_is_named(self):

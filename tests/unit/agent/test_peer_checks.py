@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from threading import Thread
 
 import pytest
@@ -85,8 +85,8 @@ def connected(port: int) -> socket.socket:
     raise TimeoutError(f"nothing listens at port {port}")
 
 
-@contextmanager
-def changed_by(port: int, target: int) -> Iterator[None]:
+@asynccontextmanager
+async def changed_by(port: int, target: int) -> AsyncIterator[None]:
     """A network that changes a bit in the middle of what the peer sends."""
     with socket.create_server((LOOPBACK, port)) as server:
         after = (peer_checks.STREAM_BLOCKS + 1) * peer_checks.BLOCK
@@ -111,14 +111,13 @@ def changed_by(port: int, target: int) -> Iterator[None]:
         thread = Thread(target=serve)
         thread.start()
         yield
-        thread.join()
+        await asyncio.to_thread(thread.join)  # the peer closes its side in this event loop
 
 
 async def test_one_bit_that_the_network_changes_is_found() -> None:
     port, between = free_port(), free_port()
-    async with listening(port):
-        with changed_by(between, port):
-            found = await check_peer(peer(between), LOOPBACK, 0.0)
+    async with listening(port), changed_by(between, port):
+        found = await check_peer(peer(between), LOOPBACK, 0.0)
     assert not found.passed
     assert "bytes were changed" in found.message
 
