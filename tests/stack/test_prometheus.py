@@ -235,6 +235,7 @@ def test_a_healthy_cluster_wakes_no_one(prometheus):
     eventually(lambda: not firing(prometheus), 60)
 
 
+@pytest.mark.long
 def test_bad_and_hot_gpus_fire_until_they_are_repaired(skep, prometheus):
     (state,) = skep.home.nodes.iterdir()
     with skep.api() as api:
