@@ -8,7 +8,8 @@ import shlex
 import signal
 import socket
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -189,29 +190,19 @@ def run(
         _fail('--runtime is "docker" or "mock"', 2)
     if fence not in ("required", "off"):
         _fail('--fence is "required" or "off"', 2)
-    try:
+    with _refused("--registries"):
         RegistryPolicy.parsed(registries)
-    except ValueError as error:
-        _fail(f"--registries: {error}", 2)
     watermarks = Watermarks(image_cache_high, image_cache_low)
     if problem := watermarks.problem:
         _fail(f"--image-cache-high, --image-cache-low: {problem}", 2)
-    try:
+    with _refused("--storage-root, --nfs-server, --s3-endpoint"):
         StoragePolicy.parsed(storage_roots or (), nfs_servers or (), state, s3_endpoints or ())
-    except ValueError as error:
-        _fail(f"--storage-root, --nfs-server, --s3-endpoint: {error}", 2)
-    try:
+    with _refused("--metrics"):
         listen = parsed_address(metrics)
-    except ValueError as error:
-        _fail(f"--metrics: {error}", 2)
-    try:
+    with _refused("--gpu-check is no command"):
         shlex.split(gpu_check)
-    except ValueError as error:
-        _fail(f"--gpu-check is no command: {error}", 2)
-    try:
+    with _refused(f"--address {address!r} is no IP address, and no name of one"):
         reached_at = address_of(address)
-    except OSError as error:
-        _fail(f"--address {address!r} is no IP address, and no name of one: {error}", 2)
     try:
         StateDir(state)
     except OSError as error:
@@ -349,3 +340,12 @@ def _labels(pairs: list[str]) -> dict[str, str]:
 def _fail(problem: str, status: int) -> NoReturn:
     typer.echo(f"skep-agent: {problem}", err=True)
     raise typer.Exit(status)
+
+
+@contextmanager
+def _refused(option: str) -> Iterator[None]:
+    """End the program with what is wrong with the value of an option that is read inside."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        _fail(f"{option}: {error}", 2)
