@@ -6,7 +6,7 @@ from __future__ import annotations
 import docker
 import httpx
 import pytest
-from tests.support import components, docker_registry
+from tests.support import docker_registry
 from tests.support.docker_images import import_busybox, random_bytes
 
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.stack]
@@ -97,8 +97,6 @@ def test_an_admin_adds_a_bucket_whose_keys_are_never_shown_again(visit):
 
 
 def test_images_are_kept_by_vc_admins_and_pulled_to_nodes_in_advance(visit, tmp_path):
-    if reason := docker_registry.missing():
-        (pytest.fail if components.must_be_complete() else pytest.skip)(reason)
     engine = docker.from_env()
     with docker_registry.registry(tmp_path, is_open=True) as registry:
         name = f"{registry.address}/team/prefetched:1"

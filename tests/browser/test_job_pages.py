@@ -6,7 +6,7 @@ import docker
 import psycopg
 import pytest
 from psycopg.sql import SQL
-from tests.support import components, docker_registry
+from tests.support import docker_registry
 from tests.support.docker_images import import_busybox, random_bytes
 from tests.support.slow_proxy import slow_proxy
 from tests.support.stack import eventually
@@ -112,8 +112,6 @@ def test_a_job_is_written_in_a_form_and_in_its_text(visit):
 
 
 def test_the_pull_of_an_image_is_watched(visit, tmp_path):
-    if reason := docker_registry.missing():
-        (pytest.fail if components.must_be_complete() else pytest.skip)(reason)
     engine = docker.from_env()
     with (
         docker_registry.registry(tmp_path, is_open=True) as registry,
@@ -132,8 +130,6 @@ def test_jobs_are_found_by_cause_and_time_and_changed_together(visit):
 
 
 def test_a_running_task_is_saved_as_an_image_and_used_by_the_next_job(visit, tmp_path):
-    if reason := docker_registry.missing():
-        (pytest.fail if components.must_be_complete() else pytest.skip)(reason)
     engine = docker.from_env()
     with docker_registry.registry(tmp_path) as registry:
         visit(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support import components, docker_registry
+from tests.support import docker_registry
 from tests.support.docker_images import import_busybox, random_bytes
 from tests.support.docker_registry import OTHER, OTHER_PASSWORD, PASSWORD, USER, Registry
 from tests.support.docker_tasks import make_spec, run
@@ -28,8 +28,6 @@ pytestmark = pytest.mark.docker
 
 @pytest.fixture(scope="session")
 def registry(tmp_path_factory) -> Iterator[Registry]:
-    if reason := docker_registry.missing():
-        (pytest.fail if components.must_be_complete() else pytest.skip)(reason)
     with docker_registry.registry(tmp_path_factory.mktemp("registry")) as running:
         yield running
 
@@ -293,8 +291,6 @@ async def test_finding_u11_private_content_needs_the_registrys_word_for_ones_own
 async def test_finding_u11_private_content_whose_registry_is_gone_is_given_to_no_one(
     cluster, tmp_path, docker_engine, monkeypatch
 ):
-    if reason := docker_registry.missing():
-        pytest.skip(reason)
     runtime = DockerRuntime(NodeFacts(cluster, "node-1", simulated_gpus=True))
     with docker_registry.registry(tmp_path) as closed:
         name = f"{closed.address}/team/image-{uuid.uuid4().hex[:8]}:1"
