@@ -296,20 +296,17 @@ def database_settings(url: str) -> dict[str, Any]:
     name = parts.path.lstrip("/")
     if parts.scheme not in ("postgresql", "postgres") or not name:
         raise ValueError("SKEP_DATABASE_URL is to be postgresql://user:password@host:port/name")
-    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    user, password, hosts, options = _several_hosts(url, 5432)
     # A parameter that was misspelt must not be left out: it may be the one that asks for TLS.
     try:
         make_conninfo(**options)
     except psycopg.ProgrammingError as error:
         raise ValueError(f"SKEP_DATABASE_URL: {str(error).strip()}") from None
-    login, _, addresses = parts.netloc.rpartition("@")
-    user, _, password = login.partition(":")
-    hosts = [_host_and_port(address, 5432) for address in addresses.split(",")]
     return {
         "HOST": options.pop("host", ",".join(host for host, _ in hosts)),
         "PORT": options.pop("port", ",".join(str(port) for _, port in hosts)),
-        "USER": unquote(user),
-        "PASSWORD": unquote(password),
+        "USER": user,
+        "PASSWORD": password,
         "NAME": name,
         "OPTIONS": options,
     }
@@ -354,10 +351,8 @@ def sentinels(url: str) -> Sentinels | None:
     parts = urlsplit(url)
     if parts.scheme != "sentinel":
         return None
-    login, _, addresses = parts.netloc.rpartition("@")
-    username, _, password = login.partition(":")
-    query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-    hosts = tuple(_host_and_port(each, 26379) for each in addresses.split(",") if each)
+    username, password, named, query = _several_hosts(url, 26379)
+    hosts = tuple((host, port) for host, port in named if host)
     database = parts.path.strip("/") or "0"
     if not hosts or not query.get("master") or not database.isdigit():
         raise ValueError(
@@ -366,8 +361,8 @@ def sentinels(url: str) -> Sentinels | None:
     return Sentinels(
         hosts,
         query["master"],
-        unquote(username) or None,
-        unquote(password) or None,
+        username or None,
+        password or None,
         query.get("sentinel_password"),
         int(database),
     )
@@ -382,9 +377,16 @@ def redis_problem(url: str) -> str:
     return ""
 
 
-def _host_and_port(address: str, port: int) -> tuple[str, int]:
-    parts = urlsplit(f"//{address}")
-    return parts.hostname or "", parts.port or port
+def _several_hosts(url: str, port: int) -> tuple[str, str, list[tuple[str, int]], dict[str, str]]:
+    """Return user, password, hosts with their ports (`port` where none is given) and query of a URL
+    that may name several hosts. Raises ValueError."""
+    parts = urlsplit(url)
+    login, _, addresses = parts.netloc.rpartition("@")
+    user, _, password = login.partition(":")
+    each = [urlsplit(f"//{address}") for address in addresses.split(",")]
+    hosts = [(one.hostname or "", one.port or port) for one in each]
+    query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    return unquote(user), unquote(password), hosts, query
 
 
 def redis_hosts(url: str) -> set[str]:
