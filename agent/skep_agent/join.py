@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import ssl
-from functools import cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -84,11 +83,10 @@ def accepted_gateway(server: str, sent: str) -> str:
     return sent.rstrip("/") if url.hostname and (secure or plain) else ""
 
 
-@cache
 def trusted(server: str) -> ssl.SSLContext | bool:
     """Return what the certificate of this URL is checked with: the authorities that httpx brings,
-    and those of the machine, as for WebSockets. An organization's own are among the latter. Without
-    TLS none are loaded, which takes some 10 ms."""
+    and those of the machine, as for WebSockets. An organization's own are among the latter, and may
+    change while the agent runs. Without TLS none are loaded, which takes some 10 ms."""
     if urlsplit(server).scheme == "http":
         return False
     context = httpx.create_ssl_context()

@@ -144,11 +144,11 @@ def _digest(blocks: Iterable[bytes]) -> bytes:
 async def check_network(url: str) -> CheckResult:
     """Ask the server several times whether it is there."""
     times: list[float] = []
-    problem = ""
+    problem, authorities = "", trusted(url)
     for _ in range(REQUESTS):
         began = time.monotonic()
         try:
-            async with httpx.AsyncClient(timeout=REQUEST_S, verify=trusted(url)) as client:
+            async with httpx.AsyncClient(timeout=REQUEST_S, verify=authorities) as client:
                 answer = await client.get(f"{url}/healthz")
             if answer.is_error:
                 problem = f"{url}/healthz answered {answer.status_code}."

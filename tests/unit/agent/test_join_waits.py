@@ -119,5 +119,4 @@ def test_an_authority_that_the_machine_trusts_is_trusted(
         context.load_verify_locations(tmp_path / "cert.pem")
 
     monkeypatch.setattr(ssl.SSLContext, "load_default_certs", of_machine)
-    joining.trusted.cache_clear()
     assert server.join(tmp_path, "https").exit_code == 0
