@@ -14,6 +14,8 @@ type Action = Rule["action"];
 interface About {
   label: string;
   unit: string;
+  /** What a threshold means, where a number with its unit does not say it. */
+  levels?: Record<number, string>;
   initial: number;
   actions: Action[];
 }
@@ -58,6 +60,7 @@ export const KINDS: Record<Kind, About> = {
   doctor: {
     label: "The doctor finds something",
     unit: "1: errors; 2: warnings, too",
+    levels: { 1: "errors", 2: "errors and warnings" },
     initial: 2,
     actions: ["notify"],
   },

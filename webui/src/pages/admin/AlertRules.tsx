@@ -82,7 +82,8 @@ function RuleRow({ rule }: { rule: Rule }) {
     onError: (error) => notifyError(error, "It was not deleted"),
     onSettled: changed,
   });
-  const { label, unit } = KINDS[rule.kind];
+  const { label, unit, levels } = KINDS[rule.kind];
+  const amount = levels?.[rule.threshold] ?? `${rule.threshold.toLocaleString("en")} ${unit}`;
   const duration = rule.for_minutes > 0 ? `, for ${rule.for_minutes} min` : "";
   return (
     <tr>
@@ -90,7 +91,7 @@ function RuleRow({ rule }: { rule: Rule }) {
       <td>
         {label}{" "}
         <span className="dim">
-          ({rule.threshold.toLocaleString("en")} {unit}
+          ({amount}
           {duration})
         </span>
       </td>
