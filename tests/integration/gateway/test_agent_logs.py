@@ -125,20 +125,28 @@ def test_26_a_flood_of_lines_is_stored_and_holds_up_no_heartbeat(port):
     assert stored(attempt, "stdout") == data
 
 
+class StuckStore:
+    """A log store that hangs from its first call until it is released."""
+
+    def __init__(self) -> None:
+        self.called, self.released = threading.Event(), threading.Event()
+
+
 @pytest.fixture
-def stuck_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """The log store hangs until the event is set; there is space for three small frames."""
-    release, append = threading.Event(), telemetry.append_logs_of_nodes
+def stuck_store(monkeypatch: pytest.MonkeyPatch) -> Iterator[StuckStore]:
+    """The log store hangs until it is released; there is space for three small frames."""
+    store, append = StuckStore(), telemetry.append_logs_of_nodes
 
     def hanging(*args: object) -> dict[UUID, list[LogAck]]:
-        release.wait(300)  # longer than anything here waits
+        store.called.set()
+        store.released.wait(300)  # longer than anything here waits
         return append(*args)
 
     monkeypatch.setattr(telemetry, "append_logs_of_nodes", hanging)
     monkeypatch.setattr(log_shipping, "MAX_WAITING", 3 * (10 + log_shipping.FRAME_COST))
     monkeypatch.setattr(log_shipping, "PATIENCE_S", 0.05)
-    yield release
-    release.set()
+    yield store
+    store.released.set()
 
 
 @pytest.mark.parametrize(("features", "kind"), [([LOG_ACKS], LogAcks), ([], LogAck)])
@@ -150,10 +158,11 @@ def test_the_ends_of_a_task_come_back_in_one_message_where_the_agent_reads_it(
         agent.enter(joined.hello.model_copy(update={"features": features}))
         attempt = running_attempt(joined.node)
         agent.send(frame(attempt, 0, b"hello"))
+        assert stuck_store.called.wait(60)  # so that neither end is stored with these bytes
         for stream, size in zip(STREAMS, (5, 0), strict=True):
             agent.send(frame(attempt, size, b"", stream))
         agent.beat()  # all were read, and wait for the store
-        stuck_store.set()
+        stuck_store.released.set()
         ended: list[LogAck] = []
         while len(ended) < 2:
             message = parse_server_message(agent.socket.recv(timeout=WAIT_S))
@@ -175,7 +184,7 @@ def test_31_a_store_that_hangs_drops_frames_not_heartbeats_and_asks_for_them_aga
         for start in range(0, 400, 10):
             agent.send(frame(attempt, start, data[start : start + 10]))
         assert agent.beat().seq == 1
-        stuck_store.set()
+        stuck_store.released.set()
         while not (ack := agent.expect(LogAck)).again:
             pass
         assert ack.offset < 400
