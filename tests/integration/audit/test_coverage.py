@@ -16,7 +16,7 @@ from django.db import connection
 from django.utils import timezone
 from tests.support import account_cases, mfa, webauthn
 from tests.support.api_permissions import SERVICE
-from tests.support.api_world import ROUTES, SSH_KEY, TEMPLATE, World, world
+from tests.support.api_world import ROUTES, SSH_KEY, TEMPLATE, World, lasting_world
 from tests.support.archives import packed
 from tests.support.jobs_world import job_file
 from tests.support.platform_api import ROOT, Api, session
@@ -39,7 +39,7 @@ from skep_platform.tenancy.models import Quota, RoleGrant, VirtualCluster
 
 pytestmark = pytest.mark.django_db
 
-__all__ = ["world"]  # a fixture
+__all__ = ["lasting_world"]  # a fixture
 
 WRITES = [route for route in ROUTES if not route.startswith("GET")]
 NEW_PASSWORD = "hunter2-a-new-password"
@@ -418,6 +418,15 @@ ELSEWHERE = {
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(storages.backends["files"]["OPTIONS"], "location", str(tmp_path))
     monkeypatch.setattr(storages, "_storages", {})
+
+
+@pytest.fixture
+def world(db: None, lasting_world: World) -> World:
+    """What the case before changed in it is undone in the database; here it is in the objects."""
+    for caller in lasting_world.callers.values():
+        if caller.user is not None:
+            caller.user.refresh_from_db()
+    return World(lasting_world.callers, dict(lasting_world.ids))
 
 
 def test_every_writing_route_has_a_case_or_a_reason():
