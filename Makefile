@@ -26,9 +26,9 @@ test: ## every test but those that take minutes: they are in make test-long
 	@scripts/bootstrap test
 	@scripts/test
 
-test-long: ## the tests that take minutes: longer and more faults, larger clusters
+test-long: ## the tests that take minutes: longer and more faults, larger clusters, more examples
 	@scripts/bootstrap test
-	@pytest -m long
+	@pytest -m "long or hypothesis" --hypothesis-profile="any machine"
 
 lint: ## every static check, and that language and structure do not get worse
 	@scripts/bootstrap python web

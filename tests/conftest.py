@@ -17,15 +17,16 @@ from tests.support import components, engines
 # machines that are busy otherwise.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# How long an example takes says more of the machine than of the code. In CI the examples are the
-# same each time: a commit is judged there, new examples are looked for everywhere else.
+# How long an example takes says more of the machine than of the code. In CI the examples are few
+# and the same each time: a commit is judged there, new examples are looked for everywhere else, and
+# by `make test-long` in any case.
 hypothesis_settings.register_profile(
-    "any machine",
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    derandomize=components.must_be_complete(),
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-hypothesis_settings.load_profile("any machine")
+hypothesis_settings.register_profile(
+    "a commit", hypothesis_settings.get_profile("any machine"), derandomize=True, max_examples=30
+)
+hypothesis_settings.load_profile("a commit" if components.must_be_complete() else "any machine")
 
 # Before any other conftest or test module imports a model, and before pytest-django looks.
 engines.prepare_environment()
@@ -33,6 +34,7 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "skep_platform.settings"
 
 import django  # noqa: E402
 from django.conf import settings  # noqa: E402
+from django.contrib.auth.hashers import PBKDF2PasswordHasher  # noqa: E402
 
 from skep_platform import env_settings  # noqa: E402
 
@@ -52,6 +54,9 @@ django.setup()
 from tests.support import database_flush  # noqa: E402
 
 database_flush.install()
+
+# A million rounds a password take longer than most tests. Servers that tests start have them.
+PBKDF2PasswordHasher.iterations = 1_000
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -16,6 +16,7 @@ from django.db import transaction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.agent_world import World
+from tests.support.examples import examples
 from tests.support.jobs_world import attempts_of, placed, state_of, submit, tick
 from tests.support.platform_factories import (
     join_node,
@@ -193,7 +194,7 @@ STEPS = [
 ]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.sampled_from(STEPS), min_size=4, max_size=24))
 def test_finding_c2_no_history_starts_an_attempt_twice(steps: list[str]) -> None:
     with transaction.atomic():

@@ -11,6 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.gateway_rows import frame, frames, running_attempt
 from tests.support.platform_factories import make_node, place
 
@@ -231,7 +232,7 @@ def deliveries(draw: st.DrawFn) -> tuple[bytes, list[tuple[int, int]], list[int]
 
 @pytest.mark.django_db
 @settings(
-    max_examples=60,
+    max_examples=examples(60),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.gateway_rows import frames, running_attempt, write
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_node
@@ -130,7 +131,7 @@ class TestSearch:
 
 
 @settings(
-    max_examples=60,
+    max_examples=examples(60),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
+from tests.support.examples import examples
 from tests.support.jobs_world import job_file, state_of, submit
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_user, make_vc
@@ -194,7 +195,7 @@ class Derived(TestCase):
         for name in NAMES:
             make_user(name)
 
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=examples(25), deadline=None)
     @given(STEPS)
     def test_a_membership_is_the_highest_of_its_grants(self, steps: list[tuple[Any, ...]]) -> None:
         for name in NAMES:

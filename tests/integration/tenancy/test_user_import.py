@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
+from tests.support.examples import examples
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_user, make_vc
 
@@ -172,7 +173,7 @@ def test_a_file_costs_a_constant_number_of_statements(admin, teams, django_asser
 
 
 class AnyText(TestCase):
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(st.text(alphabet=st.sampled_from('abc,;:"\n\r\t\0é'), max_size=60))
     def test_any_text_is_imported_or_refused(self, text: str) -> None:
         actor = User.objects.filter(username="root").first() or make_user("root", admin=True)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.archives import entry, folder, packed, symlink
+from tests.support.examples import examples
 
 from skep_agent import archives
 from skep_agent.archives import rewritten
@@ -142,7 +143,7 @@ any_member = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(any_member, max_size=6))
 def test_attack_30_whatever_is_accepted_stays_in_its_folder(tmp_path_factory, archive) -> None:
     """Unpacked by a program that follows every link."""

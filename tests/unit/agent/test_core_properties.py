@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.support.agent_specs import gpu, spec
 from tests.support.agent_world import World
+from tests.support.examples import examples
 
 from skep_agent.core import events as ev
 from skep_agent.core import instructions as do
@@ -162,5 +163,8 @@ class Node(RuleBasedStateMachine):
 
 TestNode = Node.TestCase
 TestNode.settings = settings(
-    max_examples=120, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(120),
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )

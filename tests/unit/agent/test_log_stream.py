@@ -12,6 +12,7 @@ from itertools import accumulate
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from skep_agent.core import log_stream
 from skep_agent.core.log_stream import LineTimes, LogStream
@@ -90,7 +91,7 @@ def small_frames():
         yield
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(parts=output, steps=steps)
 def test_finding_j11_the_store_ends_with_exactly_the_output_and_its_times(
     parts: list[bytes], steps

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.slurm import entrypoint, over_nodes, run
 
 from skep_jobfile import InvalidJobFile, compile_job, parse
@@ -347,21 +348,21 @@ def is_handled(text: str, format: str) -> None:
         parse(convert(text, format).text)  # type: ignore[arg-type]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.text(max_size=200) | st.lists(LINES | st.text(max_size=30)).map("\n".join))
 def test_any_text_is_converted_or_refused(text: str) -> None:
     for format in ("auto", "slurm", "kubeflow"):
         is_handled(text, format)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(TREES, st.sampled_from(["PyTorchJob", "TFJob", "MPIJob", "TrainJob"]))
 def test_any_manifest_is_converted_or_refused(tree: Any, kind: str) -> None:
     spec = {"apiVersion": "kubeflow.org/v1", "kind": kind, "spec": tree}
     is_handled(json.dumps(spec, ensure_ascii=True), "kubeflow")
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     st.dictionaries(
         st.text(min_size=1, max_size=5),

@@ -15,6 +15,7 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+from tests.support.examples import examples
 
 from skep_platform.jobs.lifecycle.decisions import (
     MAX_FREE_RETRIES,
@@ -327,5 +328,7 @@ def _next_step(job: Model) -> None:
             task.released = True
 
 
-LifeOfAJob.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+LifeOfAJob.TestCase.settings = settings(
+    max_examples=examples(200), stateful_step_count=40, deadline=None
+)
 test_life_of_a_job = LifeOfAJob.TestCase

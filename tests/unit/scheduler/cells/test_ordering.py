@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.cells import healthy, plain, rebuilt
+from tests.support.examples import examples
 
 from skep_scheduler.cells import health, ledger
 from skep_scheduler.cells.answer import CellAnswer, CellPlacement, CellPreemption
@@ -148,7 +149,7 @@ class Life:
 
 
 @given(config=st.sampled_from(CONFIGS), seed=st.integers(0, 1 << 32))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_rebuilt_state_goes_on_exactly_as_the_one_that_caught_up(
     config: dict[str, Any], seed: int
 ) -> None:
@@ -161,7 +162,7 @@ def test_a_rebuilt_state_goes_on_exactly_as_the_one_that_caught_up(
         validate(other)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(-1, 2), st.integers(1, 4), st.integers(1, 4)), max_size=9),
     st.sampled_from(["NODES", "MIXED"]),

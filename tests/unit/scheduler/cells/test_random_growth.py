@@ -12,6 +12,7 @@ from hypothesis.stateful import (
     rule,
 )
 from tests.support.cells import counters, rebuilt
+from tests.support.examples import examples
 from tests.support.inventories import A100, layouts, node
 
 from skep_scheduler.cells import grow, health, ledger
@@ -164,7 +165,7 @@ class GrowthMachine(RuleBasedStateMachine):
 
 
 GrowthMachine.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=list(HealthCheck),

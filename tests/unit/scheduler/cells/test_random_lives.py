@@ -26,6 +26,7 @@ from tests.support.cells import (
     rebuilt,
     trace,
 )
+from tests.support.examples import examples
 
 from skep_scheduler.cells import health, ledger
 from skep_scheduler.cells.answer import CellPlacement, CellPreemption, CellTaskPlacement, Refusal
@@ -255,7 +256,7 @@ class CellsMachine(RuleBasedStateMachine):
 
 
 CellsMachine.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=list(HealthCheck),

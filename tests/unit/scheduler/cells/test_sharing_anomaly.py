@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.cells import healthy, plain
+from tests.support.examples import examples
 from tests.support.quota_only import QuotaOnly
 
 from skep_scheduler.cells import ledger
@@ -31,7 +32,7 @@ MIXES = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(mix=MIXES, seed=st.integers(0, 99))
 def test_small_jobs_of_one_vc_never_keep_the_other_from_its_node(
     mix: list[tuple[int, int, bool]], seed: int

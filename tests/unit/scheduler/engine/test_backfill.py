@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.support.cluster import Cluster, gang, node, owns
+from tests.support.examples import examples
 
 from skep_scheduler.model import Code, Options, VirtualCluster
 
@@ -127,7 +128,7 @@ AN_OLDER_ONE_COULD_START_SOONER = on_time(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(mix=MIXES, vcs=st.sampled_from([WHOLE, SHARED, UNEVEN]))
 @example(mix=AN_OLDER_ONE_COULD_START_SOONER, vcs=WHOLE)
 def test_a_reserved_start_is_never_delayed(mix: list[Job], vcs: tuple[VirtualCluster, ...]) -> None:

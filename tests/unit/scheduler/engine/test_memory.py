@@ -7,6 +7,7 @@ import random
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.support.cluster import Cluster, gang, node, owns
+from tests.support.examples import examples
 
 from skep_scheduler import engine, policies
 from skep_scheduler.memory import Memory
@@ -43,7 +44,7 @@ class Remembering(Cluster):
         return kept
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @example(seed=6284070, chosen=(CHOICES[0], CHOICES[0]))  # kept places were given away
 @given(seed=st.integers(0, 1 << 30), chosen=st.tuples(*[st.sampled_from(CHOICES)] * 2))
 def test_plans_with_and_without_memory_are_equal(

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.cluster import Cluster, gang, node, owns
+from tests.support.examples import examples
 
 from skep_scheduler.model import Code, Gang, Options, Plan
 
@@ -54,7 +55,9 @@ class History:
         ]
 
 
-QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(
+    max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 @QUICK

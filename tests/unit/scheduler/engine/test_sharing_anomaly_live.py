@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.cluster import Cluster, gang, node
+from tests.support.examples import examples
 from tests.support.quota_only import QuotaOnly
 
 from skep_scheduler.model import Claim, VirtualCluster
@@ -28,7 +29,7 @@ MIXES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(mix=MIXES)
 def test_small_jobs_never_keep_the_other_vc_from_its_node(
     mix: list[tuple[int, int, float | None, float]],

@@ -9,6 +9,7 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.cluster import Cluster, gang, node, owns
+from tests.support.examples import examples
 from tests.unit.scheduler.engine.test_memory import OPTIONS, Remembering
 from tests.unit.scheduler.engine.test_tick_cost import NOW, calls_of_plan
 
@@ -99,7 +100,7 @@ def test_a_lowered_limit_ends_nothing_and_a_raised_one_starts_what_waited() -> N
         assert cluster.state.running.keys() == runs
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 1 << 30), gpus=st.integers(1, 8), gangs=st.integers(1, 4))
 def test_no_plan_exceeds_a_limit_and_memory_changes_none(seed: int, gpus: int, gangs: int) -> None:
     rng, most = random.Random(seed), UserLimits(gpus, gangs)

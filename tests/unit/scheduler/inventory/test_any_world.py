@@ -7,6 +7,7 @@ import random
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.inventories import states
 
 from skep_scheduler.cells.config import read_config
@@ -16,7 +17,9 @@ from skep_scheduler.cells.state import CellState
 from skep_scheduler.inventory import build, check, describe, from_hived, to_hived
 from skep_scheduler.model import Inventory, VirtualCluster
 
-thorough = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(
+    max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck)
+)
 
 
 @thorough

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.cluster import Cluster, gang, member, node
+from tests.support.examples import examples
 
 from skep_scheduler.model import Claim, Options, VirtualCluster
 from skep_scheduler.placement.base import Found
@@ -21,7 +22,7 @@ GANG = st.tuples(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     running=st.lists(GANG, min_size=4, max_size=12),
     wanted=st.lists(GANG, min_size=1, max_size=2),

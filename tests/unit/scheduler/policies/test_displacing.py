@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.cluster import Cluster, gang, member, node, owns
+from tests.support.examples import examples
 
 from skep_scheduler import engine
 from skep_scheduler.explain.standings import sentence
@@ -291,7 +292,7 @@ def _decision(world: Displacing) -> Decision:
     return Ordered(ShortestFirst()).decide(View("a", 100.0, world.options))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     mix=st.lists(
         st.tuples(st.integers(1, 2), st.sampled_from([1, 2, 4, 8]), st.integers(1, 9)),

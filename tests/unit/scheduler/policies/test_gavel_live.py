@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.cluster import Cluster, gang, member, node
+from tests.support.examples import examples
 
 from skep_scheduler import engine
 from skep_scheduler.memory import Memory
@@ -167,7 +168,7 @@ def test_on_one_model_the_least_share_is_water_filling_whatever_the_speeds(drawn
         assert got[one.id] == pytest.approx(min(level, one.gpus), abs=1e-6)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(drawn=SIZES, objective=st.sampled_from(sorted(live.OBJECTIVES)))
 def test_shares_never_exceed_the_time_of_a_job_or_the_gpus_of_a_model(drawn, objective) -> None:
     jobs = [
@@ -270,7 +271,7 @@ def filled(mix: list[tuple[int, str | None, float, int, str]], only: str = "ab")
     return world
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(mix=MIX)
 def test_every_job_ends_and_another_virtual_cluster_starts_as_if_it_were_alone(mix) -> None:
     """Conservation and HiveD's safety; `Cluster.plan` validates the cells before each plan."""
@@ -284,7 +285,7 @@ def test_every_job_ends_and_another_virtual_cluster_starts_as_if_it_were_alone(m
         assert together.history[name].first_started_at == past.first_started_at
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(mix=MIX)
 def test_equal_facts_give_an_equal_plan(mix) -> None:
     """Also with the memory of earlier plans, and with nothing remembered of any program."""

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.cluster import Cluster, gang, node, owns
+from tests.support.examples import examples
 
 from skep_scheduler.model import Options, PolicyChoice
 from skep_scheduler.policies.recurrence import KEPT, Recurrence, families, stem
@@ -73,7 +74,7 @@ JOBS = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(facts=JOBS, source=st.sampled_from(["user_group_gpus", "user_group", "user"]))
 def test_only_jobs_that_have_ended_teach(facts: Any, source: str) -> None:
     """Each prediction follows from the ends that lie before the submission, and from nothing

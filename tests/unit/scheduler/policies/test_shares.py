@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.cluster import Cluster, gang, member, node, owns
+from tests.support.examples import examples
 
 from skep_scheduler import engine, policies
 from skep_scheduler.forecast import timeline
@@ -317,7 +318,7 @@ CHOICES = (
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(mix=MIX, choice=st.sampled_from(CHOICES))
 def test_every_job_ends_and_none_waits_beside_gpus_that_it_could_use(mix, choice) -> None:
     """No starvation and work conservation; `Cluster.plan` validates the cells before each plan."""
@@ -339,7 +340,7 @@ def test_every_job_ends_and_none_waits_beside_gpus_that_it_could_use(mix, choice
     assert all(past.ended_at is not None for past in world.history.values())
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     mix=MIX,
     firm=st.sets(st.integers(0, 9), max_size=3),

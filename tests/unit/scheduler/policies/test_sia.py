@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from skep_scheduler.policies import goodput, sia
 from skep_scheduler.policies.multiple_choice import WAITS, Answer, Choices, exact, milp, prices
@@ -114,7 +115,7 @@ def enumerated(program: Choices) -> float:
     return float(best)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(programs())
 def test_exact_and_milp_find_what_enumeration_finds(program: Choices) -> None:
     """At most six jobs; and prices certify how far above it they are."""

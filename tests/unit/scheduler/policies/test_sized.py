@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.cluster import Cluster, gang, member, node, owns
+from tests.support.examples import examples
 
 from skep_scheduler.engine import explain
 from skep_scheduler.model import (
@@ -265,7 +266,7 @@ def mixes(draw: st.DrawFn) -> list[Gang]:
     return found
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(mix=mixes(), policy=st.sampled_from(NAMES), lives=st.lists(st.floats(1, 900), min_size=6))
 def test_whatever_runs_has_a_size_within_its_bounds_and_all_end(
     mix: list[Gang], policy: str, lives: list[float]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from skep_scheduler.policies.afs import Afs
 from skep_scheduler.policies.chronus import Chronus
@@ -82,7 +83,7 @@ def test_elasticflow_never_misses_a_deadline_that_it_admitted(jobs: list[TraceJo
         assert job.met is not bool(job.refused)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(traces)
 def test_karuna_misses_at_most_one_deadline_where_edf_meets_all(jobs: list[TraceJob]) -> None:
     """Where all jobs have deadlines and speed-up is linear; EDF runs each at its own size."""

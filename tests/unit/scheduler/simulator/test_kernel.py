@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from skep_scheduler.policies import Fifo, Sjf, Srsf, Srtf, Tiresias
 from skep_scheduler.policies.edf import Edf
@@ -42,7 +43,7 @@ def ends(outcome: Outcome) -> dict[str, float | None]:
     return {job.id: job.ended_at for job in outcome.jobs}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(facts=JOBS, policy=st.sampled_from(ANY), nodes=st.booleans())
 def test_every_job_ends_once_after_its_duration(facts: Any, policy: Any, nodes: bool) -> None:
     """`Outcome.check` also asserts that no GPU is held twice over."""
@@ -55,7 +56,7 @@ def test_every_job_ends_once_after_its_duration(facts: Any, policy: Any, nodes: 
         assert job.jct_s >= job.duration_s
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(facts=JOBS, policy=st.sampled_from(ANY))
 def test_equal_jobs_give_equal_results(facts: Any, policy: Any) -> None:
     first, again = (simulate(jobs(*facts), policy) for _ in range(2))
@@ -63,14 +64,14 @@ def test_equal_jobs_give_equal_results(facts: Any, policy: Any) -> None:
     assert ends(first) == ends(again)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(facts=JOBS, policy=st.sampled_from(ANY))
 def test_with_endless_capacity_a_job_takes_its_duration(facts: Any, policy: Any) -> None:
     outcome = simulate(jobs(*facts), policy, NodePool([16] * 30))
     assert all(job.jct_s == job.duration_s for job in outcome.jobs)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(facts=st.lists(st.tuples(st.integers(0, 50), st.integers(1, 40)), min_size=1, max_size=20))
 def test_on_one_gpu_srtf_has_no_larger_mean_than_any_other(facts: Any) -> None:
     """Its mean is the least of all orders (Schrage, 1968)."""
@@ -82,7 +83,7 @@ def test_on_one_gpu_srtf_has_no_larger_mean_than_any_other(facts: Any) -> None:
     assert means[0] == min(means)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(facts=JOBS)
 def test_tiresias_with_one_endless_queue_is_fifo_that_skips(facts: Any) -> None:
     las, fifo = Tiresias(10**9, 0), Fifo("skip")
@@ -119,7 +120,7 @@ def test_a_job_on_two_nodes_is_slower_where_locality_counts() -> None:
     assert ends(outcome) == {"j0": 160, "j1": 240}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(facts=JOBS, policy=st.sampled_from(ANY))
 def test_a_slow_job_loses_nothing_by_being_looked_at(facts: Any, policy: Any) -> None:
     outcome = simulate(jobs(*facts, deadlines=True), policy, locality=(1.0, 0.854))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.cluster import Cluster, gang, node, owns
+from tests.support.examples import examples
 
 from skep_scheduler.model import PolicyChoice
 from skep_scheduler.simulator.__main__ import main
@@ -40,7 +41,7 @@ def trace(tmp_path: Path, rows: str, header: str = HEADER) -> Path:
 
 
 def test_equal_seeds_give_equal_output(capsys: pytest.CaptureFixture[str]) -> None:
-    args = ("--cluster", "2x4xV100", "--jobs", "40", "--seeds", "3-4")
+    args = ("--cluster", "2x4xV100", "--jobs", "20", "--seeds", "3-4")
     first, again = simulate(capsys, *args), simulate(capsys, *args)
     assert first == again
     assert [line["seed"] for line in first] == [3, 4]
@@ -243,7 +244,7 @@ def test_nearest_rank() -> None:
     assert percentile([], 99) == 0.0
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 10_000), priorities=st.lists(st.sampled_from([-1, 0, 5]), min_size=12))
 def test_every_job_ends_and_served_time_is_its_duration(seed: int, priorities: list[int]) -> None:
     """Conservation, also over preemptions; `Cluster` validates the state at each plan."""

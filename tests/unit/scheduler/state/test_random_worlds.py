@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.support.cluster import Cluster, member, node
+from tests.support.examples import examples
 from tests.support.plans import plan_of, rebuilt
 
 from skep_scheduler.engine import explain
@@ -185,7 +186,7 @@ def some(lives: int) -> settings:
 
 
 class TestWorlds(WorldMachine.TestCase):
-    settings = some(15)
+    settings = some(examples(15))
 
 
 @pytest.mark.long

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.cluster import Cluster, gang, member, node, owns
+from tests.support.examples import examples
 
 from skep_scheduler import usage
 from skep_scheduler.model import (
@@ -122,7 +123,7 @@ def measured(state: ClusterState) -> Counter[tuple[str, str, bool]]:
     return +found
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 1 << 30))
 def test_finding_u5_used_and_borrowed_are_all_gpus_in_use_each_counted_once(seed: int):
     rng = random.Random(seed)
