@@ -91,6 +91,16 @@ def name_of(choice: PolicyChoice) -> str:
 
 
 each_choice = pytest.mark.parametrize("choice", CHOICES, ids=name_of)
+# Parameters other than the defaults with `make test-long`; of every choice `each_choice` has some
+# law in any case.
+each_default = pytest.mark.parametrize(
+    "choice",
+    [
+        pytest.param(choice, marks=[pytest.mark.long] if choice.parameters else [])
+        for choice in CHOICES
+    ],
+    ids=name_of,
+)
 # A few examples by default, and many with `make test-long`.
 few_and_many = pytest.mark.parametrize(
     "examples", [2, pytest.param(150, marks=pytest.mark.long)], ids=["few", "many"]

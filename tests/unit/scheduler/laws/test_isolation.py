@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.cluster import gang, member, node
-from tests.support.policy_lives import CHOICES, each_choice, few_and_many
+from tests.support.policy_lives import CHOICES, each_default, few_and_many
 
 from skep_scheduler.model import Claim, Gang, Options, Plan, PolicyChoice, VirtualCluster
 from skep_scheduler.simulator.cluster import SimulatedCluster
@@ -97,7 +97,7 @@ def nodes_of(kind: str, number: int, gpus: int, model: str) -> list[Any]:
 
 
 @few_and_many
-@each_choice
+@each_default
 def test_a_virtual_cluster_gets_the_same_as_if_it_were_alone(
     choice: PolicyChoice, examples: int
 ) -> None:

@@ -45,7 +45,14 @@ def cluster_of(choice: PolicyChoice, nodes: int) -> SimulatedCluster:
 
 
 @few_and_many
-@pytest.mark.parametrize("choice", GUARDED, ids=name_of)
+@pytest.mark.parametrize(
+    "choice",
+    [
+        pytest.param(choice, marks=[pytest.mark.long] if choice.parameters else [])
+        for choice in GUARDED
+    ],
+    ids=name_of,
+)
 def test_a_gang_that_starves_starts_when_those_that_run_have_ended(
     choice: PolicyChoice, examples: int
 ) -> None:

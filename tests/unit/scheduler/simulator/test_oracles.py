@@ -28,7 +28,7 @@ def printed(value: float) -> Any:
 MURI = {"srtf": "SRTF", "srsf": "SRSF", "tiresias-l": "Tiresias_L", "antman": "antman"}
 
 
-LONG = {("trace4", "antman"), ("trace1", "antman"), ("trace4", "tiresias-l"), ("trace4", "srsf")}
+LONG = {("trace1", "antman"), *(("trace4", policy) for policy in MURI)}
 MURI_RUNS = [
     pytest.param(name, policy, marks=[pytest.mark.long] if (name, policy) in LONG else [])
     for name in ("trace1", "trace3", "trace4")
@@ -48,7 +48,7 @@ def test_muri_figures_9_and_10(name: str, policy: str) -> None:
 
 GROUPS = [
     ("muri-s", "Muri_S", ("JCT", "Makespan", "99JCT")),
-    ("muri-l", "Muri_L", ("Makespan", "99JCT")),
+    pytest.param("muri-l", "Muri_L", ("Makespan", "99JCT"), marks=pytest.mark.long),
     # What is printed of Muri-L on trace 3 comes of two versions: its mean is that with `unpack`.
     ("muri-l:unpack=1", "Muri_L", ("JCT", "Makespan")),
 ]
@@ -80,7 +80,7 @@ def test_groups_of_muri_on_its_third_trace(
     ("policy", "jct", "wait"),
     [
         ("fifo", 8118.03, 289.03),
-        ("sjf:backfill=block", 7934.68, 105.68),
+        pytest.param("sjf:backfill=block", 7934.68, 105.68, marks=pytest.mark.long),
         ("fifo:backfill=skip", 7936.55, 107.55),
         ("sjf", 7924.42, 95.42),
     ],
@@ -276,9 +276,8 @@ def test_elasticflow_deadlines_of_which_no_run_of_the_artifact_is_known(
     assert line["deadlines_met"] == met
 
 
-@pytest.mark.parametrize(
-    "number", [0, *(pytest.param(number, marks=pytest.mark.long) for number in range(1, 6))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(6))
 def test_allox_in_gavels_simulator(number: int) -> None:
     """gavel_allox.json: jobs 4000 to 4999 of six runs, mean and utilisation as printed."""
     wanted = published("gavel_allox.json")["runs"][number]
@@ -300,7 +299,7 @@ FGD_SEEDS = {"fgd": "06-FGD", "bestfit": "05-BestFit", "dotprod": "02-DotProd"}
 FGD_SEEDS |= {"gpupacking": "04-GpuPacking", "gpuclustering": "03-GpuClustering"}
 FGD_SEEDS |= {"random": "01-Random"}
 PODS = ("default", "gpushare40", "gpushare100", "multigpu20")
-FGD_SHORT = {*(("default", policy) for policy in FGD), ("gpushare40", "fgd")}
+FGD_SHORT = {("default", policy) for policy in ("fgd", "gpupacking", "gpuclustering")}
 
 
 @pytest.mark.parametrize(
