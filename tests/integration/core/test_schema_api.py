@@ -36,5 +36,5 @@ def test_finding_s7_who_has_it_gets_no_body():
 
 def test_the_schema_is_also_json():
     answer = Client().get("/api/v1/openapi", headers={"Accept": "application/json"})
-    assert json.loads(answer.content) == yaml.safe_load(SCHEMA.read_text())
+    assert json.loads(answer.content) == yaml.load(SCHEMA.read_bytes(), yaml.CSafeLoader)
     assert answer.headers["ETag"] != Client().get("/api/v1/openapi").headers["ETag"]
