@@ -25,9 +25,13 @@ CHILDREN = {
 }
 
 
+OPTIONS = ("--nodes=2", "--gpus=4", "--runtime=mock")
+
+
 @pytest.fixture(scope="module")
 def box():
-    with stack("--nodes", "2", "--gpus", "4", "--runtime", "mock") as running:
+    """The last tests stop it and start it again in its home."""
+    with stack(*OPTIONS) as running:
         yield running
 
 
@@ -129,37 +133,35 @@ def test_a_part_that_dies_is_started_again_and_jobs_run(box, name):
     assert box.wait_for_end(job.id).state == "SUCCEEDED"
 
 
-def test_a_killed_supervisor_leaves_no_one_behind_and_the_next_one_goes_on():
-    with stack("--runtime", "mock", "--gpus", "1") as box:
-        with box.client() as skep:
-            assert skep.me().username == "admin"
-        everyone = box.processes()
-        assert len(everyone) > len(CHILDREN)
-        box.process.kill()
-        box.process.wait()
-        eventually(lambda: not living(everyone), 60, lambda: f"still there: {living(everyone)}")
-        said = box.home.root.parent / "up.log"
-        said.unlink()
-        other = free_port()
-        box.process = start(box.home, other, "--runtime=mock", "--gpus=1")
-        assert "shown only now" not in said.read_text()
-        box.url = box.url.replace(str(port_of(box)), str(other))
-        with box.client() as skep:  # the same administrator, by the token of the first life
-            assert [node.state for node in skep.nodes()] == ["ONLINE"]
+def test_a_killed_supervisor_leaves_no_one_behind_and_the_next_one_goes_on(box):
+    with box.client() as skep:
+        assert skep.me().username == "admin"
+    everyone = box.processes()
+    assert len(everyone) > len(CHILDREN)
+    box.process.kill()
+    box.process.wait()
+    eventually(lambda: not living(everyone), 60, lambda: f"still there: {living(everyone)}")
+    said = box.home.root.parent / "up.log"
+    said.unlink()
+    other = free_port()
+    box.process = start(box.home, other, *OPTIONS)
+    assert "shown only now" not in said.read_text()
+    box.url = box.url.replace(str(port_of(box)), str(other))
+    with box.client() as skep:  # the same administrator, by the token of the first life
+        assert [node.state for node in skep.nodes()] == ["ONLINE", "ONLINE"]
 
 
-def test_down_stops_everything_and_loses_nothing():
-    with stack("--runtime", "mock", "--gpus", "1") as box:
-        job = box.submit(name="kept", command="mock run_for=0.1")
-        box.wait_for_end(job.id)
-        everyone = box.processes()
-        assert run(box, "down").returncode == 0
-        eventually(lambda: not living(everyone), 60, lambda: f"still there: {living(everyone)}")
-        assert box.process.wait(timeout=60) == 0
-        assert run(box, "status").returncode == 3
-        box.process = start(box.home, port_of(box), "--runtime=mock", "--gpus=1")
-        with box.client() as skep:
-            assert skep.job(job.id).state == "SUCCEEDED"
+def test_down_stops_everything_and_loses_nothing(box):
+    job = box.submit(name="kept", command="mock run_for=0.1")
+    box.wait_for_end(job.id)
+    everyone = box.processes()
+    assert run(box, "down").returncode == 0
+    eventually(lambda: not living(everyone), 60, lambda: f"still there: {living(everyone)}")
+    assert box.process.wait(timeout=60) == 0
+    assert run(box, "status").returncode == 3
+    box.process = start(box.home, port_of(box), *OPTIONS)
+    with box.client() as skep:
+        assert skep.job(job.id).state == "SUCCEEDED"
 
 
 @pytest.mark.docker
