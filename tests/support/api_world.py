@@ -174,6 +174,16 @@ def lasting_world(django_db_setup: None, django_db_blocker: Any) -> Iterator[Wor
         yield make_world()
 
 
+@pytest.fixture
+def restored(db: None, lasting_world: World) -> World:
+    """The lasting world for a test that changes it: what the one before changed is undone in the
+    database, and here in its objects."""
+    for caller in lasting_world.callers.values():
+        if caller.user is not None:
+            caller.user.refresh_from_db()
+    return World(lasting_world.callers, dict(lasting_world.ids))
+
+
 def make_world() -> World:
     users = {name: make_user(name, admin=name == "admin") for name in CALLERS[1:]}
     members = [users["colleague"], users["owner"]]

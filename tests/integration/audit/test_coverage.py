@@ -17,6 +17,7 @@ from django.utils import timezone
 from tests.support import account_cases, mfa, webauthn
 from tests.support.api_permissions import SERVICE
 from tests.support.api_world import ROUTES, SSH_KEY, TEMPLATE, World, lasting_world
+from tests.support.api_world import restored as world
 from tests.support.archives import packed
 from tests.support.jobs_world import job_file
 from tests.support.platform_api import ROOT, Api, session
@@ -39,7 +40,7 @@ from skep_platform.tenancy.models import Quota, RoleGrant, VirtualCluster
 
 pytestmark = pytest.mark.django_db
 
-__all__ = ["lasting_world"]  # a fixture
+__all__ = ["lasting_world", "world"]  # fixtures
 
 WRITES = [route for route in ROUTES if not route.startswith("GET")]
 NEW_PASSWORD = "hunter2-a-new-password"
@@ -420,24 +421,14 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storages, "_storages", {})
 
 
-@pytest.fixture
-def world(db: None, lasting_world: World) -> World:
-    """What the case before changed in it is undone in the database; here it is in the objects."""
-    for caller in lasting_world.callers.values():
-        if caller.user is not None:
-            caller.user.refresh_from_db()
-    return World(lasting_world.callers, dict(lasting_world.ids))
-
-
 def test_every_writing_route_has_a_case_or_a_reason():
     known = CASES.keys() | NOT_RECORDED.keys() | ELSEWHERE.keys()
     assert not set(WRITES) - known, f"add these to CASES: {set(WRITES) - known}"
     assert not known - set(WRITES), f"take these out: {known - set(WRITES)}"
     assert not set(WRITES) - ACTION_OF_ROUTE.keys() - NOT_RECORDED.keys()
     assert not ACTION_OF_ROUTE.keys() - set(ROUTES), "these routes of ACTIONS are gone"
-    root = Path(__file__).parents[3]
     for route, test in ELSEWHERE.items():
-        assert ACTION_OF_ROUTE[route] in (root / test).read_text()
+        assert ACTION_OF_ROUTE[route] in (Path(__file__).parents[3] / test).read_text()
     assert all(ACTIONS[action] for case in CASES.values() for action in case.actions)
 
 
