@@ -234,22 +234,19 @@ class TestEnds:
         with ProcessServer() as one, ProcessServer() as other, joined.connect(port) as agent:
             agent.enter(joined.hello)
             world = World(port, agent, joined)
-            with world.person(port=one.port) as person:
-                person.ask()
-                with world.dialled() as node:
-                    node.send(Channel.OUTPUT, b"x")
-                    person.receive()
-                    one.kill()
-                    with pytest.raises(ConnectionClosed) as closed:
-                        node.receive()
-                    assert closed.value.rcvd.code == 4410
-            with world.person() as person:
-                person.ask()
-                with world.dialled(other.port) as node:
-                    node.send(Channel.OUTPUT, b"x")
-                    person.receive()
-                    other.kill()
-                    assert person.end() == ("stream_lost", 4503)
+            for killed, asks_at, dials_at in ((one, one.port, port), (other, port, other.port)):
+                with world.person(port=asks_at) as person:
+                    person.ask()
+                    with world.dialled(dials_at) as node:
+                        node.send(Channel.OUTPUT, b"x")
+                        person.receive()
+                        killed.kill()
+                        if killed is other:
+                            assert person.end() == ("stream_lost", 4503)
+                            break
+                        with pytest.raises(ConnectionClosed) as closed:
+                            node.receive()
+                        assert closed.value.rcvd.code == 4410
 
     def test_an_emptied_broker_ends_the_stream(self, world):
         with world.shell() as (person, node):
