@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from typing import Any
 
 import pytest
@@ -22,7 +23,12 @@ log = structlog.get_logger("test")
 
 @pytest.fixture
 def lines(capsys):
+    """What this thread logs: one that an earlier test left may write, too."""
     configure("INFO")
+    here, (handler,) = threading.get_ident(), logging.getLogger().handlers
+    emit, write = handler.emit, handler.write
+    handler.emit = lambda record: emit(record) if record.thread == here else None
+    handler.write = lambda line: write(line) if threading.get_ident() == here else None
 
     def read() -> list[dict]:
         return [json.loads(line) for line in capsys.readouterr().err.splitlines()]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ def clock(monkeypatch):
     monkeypatch.setattr(models, "_newest", 0)
 
     def set_to(ns: int) -> None:
-        monkeypatch.setattr(time, "time_ns", lambda: ns)
+        monkeypatch.setattr(models, "time", SimpleNamespace(time_ns=lambda: ns))
 
     return set_to
 
@@ -44,7 +44,7 @@ def test_ids_sort_by_age_while_the_clock_is_corrected(steps):
         now, made = 1_790_000_000_000_000_000, []
         for step in steps:
             now += step
-            patch.setattr(time, "time_ns", lambda now=now: now)
+            patch.setattr(models, "time", SimpleNamespace(time_ns=lambda now=now: now))
             made.append(uuid7())
     assert made == sorted(made, key=lambda one: one.bytes)
 

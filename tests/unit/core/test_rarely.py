@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +22,8 @@ def test_finding_c7_what_goes_on_failing_is_reported_once_a_minute_with_how_ofte
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr(logs.time, "monotonic", lambda: now)
+    # Of this module alone: threads of other tests may still wait by the real one.
+    monkeypatch.setattr(logs, "time", SimpleNamespace(monotonic=lambda: now))
     monkeypatch.setattr(logs, "_logged", {})
     logger = Logger()
     for _ in range(4005):
