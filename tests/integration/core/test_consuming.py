@@ -29,7 +29,7 @@ def consumer() -> Iterator[Any]:
         taken: list[Any] = []
         tasks = connection.Consumer(queue, prefetch_count=1, on_message=taken.append)
         with tasks:
-            connection.drain_events(timeout=10)
+            connection.drain_events(timeout=60)
             yield SimpleNamespace(task_consumer=tasks, taken=taken, connection=connection)
         queue.bind(connection.default_channel).delete()
 
@@ -59,7 +59,7 @@ def test_a_worker_whose_acknowledgement_arrived_is_left_alone(consumer):
     consumer.taken[0].ack()
     for _ in range(3 * LOOKS):
         found.look(consumer)
-    consumer.connection.drain_events(timeout=10)  # it takes the next one
+    consumer.connection.drain_events(timeout=60)  # it takes the next one
     assert [message.payload for message in consumer.taken] == [0, 1]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.contrib.postgres.functions import TransactionNow
 from django.utils import timezone
 from tests.support.jobs_world import (
     attempts_of,
@@ -49,8 +50,9 @@ def revisions() -> list[int]:
 
 
 def waits_since(job, seconds: float) -> None:
-    job.refresh_from_db()
-    Job.objects.filter(pk=job.pk).update(placed_at=job.placed_at - timedelta(seconds=seconds))
+    """By the clock that the query reads, which stands still within a transaction: that of a test
+    began before the gang was placed."""
+    Job.objects.filter(pk=job.pk).update(placed_at=TransactionNow() - timedelta(seconds=seconds))
 
 
 def messages(job, kind: str) -> list[str]:

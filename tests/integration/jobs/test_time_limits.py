@@ -36,7 +36,7 @@ def limited(alice, vc, **changes) -> Job:
 
 
 def run_out(job) -> Job:
-    Job.objects.filter(pk=job.pk).update(ends_at=timezone.now() - timedelta(seconds=1))
+    Job.objects.filter(pk=job.pk).update(ends_at=timezone.now() - timedelta(minutes=10))
     services.reconcile()
     job.refresh_from_db()
     return job

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 import redis
+import time_machine
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -47,6 +48,13 @@ def clean() -> Iterator[None]:
     valkey().delete(*keys)
     yield
     valkey().delete(*keys)
+
+
+@pytest.fixture
+def _stopped_clock() -> Iterator[None]:
+    """What is said in seconds would depend on how long the test takes."""
+    with time_machine.travel(timezone.now(), tick=False):
+        yield
 
 
 def report(kind: str, **changes: object) -> None:
@@ -98,6 +106,7 @@ class TestClocks:
         report("web")
         assert set(found("clocks")) == {"ok"}
 
+    @pytest.mark.usefixtures("_stopped_clock")
     def test_a_machine_and_a_node_that_are_wrong_are_named(self):
         node = make_node("late")
         clocks = processes.NodeClocks()
@@ -204,6 +213,7 @@ class TestQueues:
         notifications.note_tick()
         assert set(found("queues")) == {"ok"}
 
+    @pytest.mark.usefixtures("_stopped_clock")
     def test_the_oldest_message_shows_how_late_a_queue_is(self):
         notifications.note_tick()
         for sent in (time.time() - 300, time.time()):  # pushed as Celery does
@@ -211,6 +221,7 @@ class TestQueues:
         finding = found("queues")["queue_late"]
         assert "2 tasks wait in the queue default, the oldest for 300 s" in finding.message
 
+    @pytest.mark.usefixtures("_stopped_clock")
     def test_a_scheduler_that_stopped_is_an_error(self):
         assert found("queues")["scheduler_stopped"].severity == "error"
         valkey().set(notifications.LAST_TICK, time.time() - 90)

@@ -57,6 +57,8 @@ def test_gittins_knows_what_jobs_were_served_that_ended_before_this_hour(admin, 
     vc = make_vc("vision", members=[alice], quotas={"A100": 1})
     make_vc("other", members=[alice], quotas={"A100": 1})
     make_node("gpu-1", gpus=2)
+    this_hour = ended_services.hour_now()  # the next one may begin during the test
+    monkeypatch.setattr(ended_services, "hour_now", lambda: this_hour)
     served = {}
     for name, ended_h in (("late", 2), ("early", 5), ("now", 0)):
         job = ran(alice, vc, name, 60)
@@ -71,8 +73,7 @@ def test_gittins_knows_what_jobs_were_served_that_ended_before_this_hour(admin, 
     known = served["early"], served["late"]
     assert source.catch_up().services == {"vision": known}
     assert StateSource().catch_up().services == {"vision": known}
-    next_hour = ended_services.hour_now() + 3600
-    monkeypatch.setattr(ended_services, "hour_now", lambda: next_hour)
+    monkeypatch.setattr(ended_services, "hour_now", lambda: this_hour + 3600)
     assert source.catch_up().services == {"vision": (*known, served["now"])}
     assert source.catch_up().inventory.virtual_clusters[1].services == (*known, served["now"])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import time_machine
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -18,6 +19,13 @@ from skep_platform.telemetry.models import GpuHistory, GpuRollup, TaskHistory, T
 
 pytestmark = pytest.mark.django_db
 DAY = timedelta(days=1)
+
+
+@pytest.fixture(autouse=True)
+def clock():
+    """How many hours are old enough would change with the hour in the middle of a test."""
+    with time_machine.travel(timezone.now(), tick=False):
+        yield
 
 
 @pytest.fixture(autouse=True)

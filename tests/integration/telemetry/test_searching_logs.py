@@ -21,6 +21,12 @@ from skep_platform.telemetry.services import append_logs
 pytestmark = pytest.mark.django_db
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request reads on as long as a busy machine takes: where it stops has a test of its own."""
+    monkeypatch.setattr(search, "BUDGET_S", 60.0)
+
+
 @pytest.fixture
 def attempt() -> TaskAttempt:
     return running_attempt()
