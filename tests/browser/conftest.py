@@ -56,7 +56,7 @@ def skep(storage_root: Path, newest_mail: Path, port: int, issuer: str) -> Itera
         ) as running,
     ):
         headers = {"Authorization": f"Bearer {running.token}"}
-        with httpx.Client(base_url=f"{running.url}/api/v1", headers=headers) as api:
+        with httpx.Client(base_url=f"{running.url}/api/v1", headers=headers, timeout=60) as api:
             api.post("/users", json=VISITOR).raise_for_status()
             member = {"role": "member"}
             api.put("/virtual-clusters/default/members/mei", json=member).raise_for_status()

@@ -85,7 +85,7 @@ def test_an_announcement_is_shown_to_other_users(visit):
 
 
 def test_an_admin_adds_a_storage_and_files_go_up_and_down(visit, skep, storage_root):
-    with httpx.Client(headers={"Authorization": f"Bearer {skep.token}"}) as api:
+    with httpx.Client(headers={"Authorization": f"Bearer {skep.token}"}, timeout=60) as api:
         api.post(f"{skep.url}/api/v1/groups", json={"name": "readers"}).raise_for_status()
     visit("storage_files", SKEP_STORAGE=str(storage_root / "files"))
     assert (storage_root / "files" / "runs" / "note.txt").read_text() == "written here\n"

@@ -106,7 +106,7 @@ def pushed(registry: Registry, reference: str) -> tuple[dict, dict, str]:
     """Return manifest, configuration and digest of what the registry has."""
     repository, _, tag = reference.removeprefix(f"{registry.address}/").rpartition(":")
     base = f"http://{registry.address}/v2/{repository}"
-    get = {"auth": (USER, PASSWORD), "headers": {"Accept": MANIFEST}}
+    get = {"auth": (USER, PASSWORD), "headers": {"Accept": MANIFEST}, "timeout": 60}
     answer = httpx.get(f"{base}/manifests/{tag}", **get).raise_for_status()
     manifest = answer.json()
     config = httpx.get(f"{base}/blobs/{manifest['config']['digest']}", **get).raise_for_status()
@@ -118,7 +118,7 @@ def newest_layer(registry: Registry, reference: str) -> list[str]:
     manifest, _, _ = pushed(registry, reference)
     repository = reference.removeprefix(f"{registry.address}/").rpartition(":")[0]
     address = f"http://{registry.address}/v2/{repository}/blobs/{manifest['layers'][-1]['digest']}"
-    blob = httpx.get(address, auth=(USER, PASSWORD)).raise_for_status().content
+    blob = httpx.get(address, auth=(USER, PASSWORD), timeout=60).raise_for_status().content
     with tarfile.open(fileobj=io.BytesIO(blob)) as files:
         return files.getnames()
 

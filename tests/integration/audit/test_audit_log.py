@@ -232,13 +232,13 @@ class TestCaller:
         def request(number: int) -> None:
             for turn in range(50):
                 with caller.calling(f"10.0.0.{number}", "", f"{number}-{turn}"):
-                    gate.wait(10)
+                    gate.wait(60)
                     seen.setdefault(number, []).append(caller.current().request_id)
                 assert caller.current() is caller.SYSTEM
 
         threads = [threading.Thread(target=request, args=(number,)) for number in range(4)]
         [thread.start() for thread in threads]
-        [thread.join(30) for thread in threads]
+        [thread.join(120) for thread in threads]
         assert seen == {n: [f"{n}-{turn}" for turn in range(50)] for n in range(4)}
 
     def test_tasks_of_one_event_loop_never_see_each_others_caller(self):

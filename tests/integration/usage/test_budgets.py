@@ -31,6 +31,18 @@ NEXT = budgets.next_month(MONTH)
 NEXT_NOW = datetime(NEXT.year, NEXT.month, 1, 0, 0, 1, tzinfo=UTC)
 
 
+@pytest.fixture(autouse=True)
+def _this_month(monkeypatch):
+    """It may have begun since this file was imported."""
+    now = timezone.now()
+    month = budgets.month_of(now)
+    following = budgets.next_month(month)
+    begins = datetime(following.year, following.month, 1, 0, 0, 1, tzinfo=UTC)
+    found = {"NOW": now, "MONTH": month, "NEXT": following, "NEXT_NOW": begins}
+    for name, value in found.items():
+        monkeypatch.setitem(globals(), name, value)
+
+
 @pytest.fixture
 def vc(alice):
     """It owns half of a node of four GPUs."""
@@ -43,12 +55,13 @@ def scheduler():
     return Scheduler()
 
 
-def use(vc, hours: float, *, day=MONTH, own: bool = True) -> None:
+def use(vc, hours: float, *, day=None, own: bool = True) -> None:
     job = make_job(vc, vc.memberships.all()[0].user, state="SUCCEEDED")
     us = int(hours * HOUR_US)
     UsageDay.objects.create(
-        day=day, job=job, user=job.owner, vc=vc, gpu_model="A100", guaranteed=own, allocated_us=us
-    )
+        day=day or MONTH, job=job, user=job.owner, vc=vc, gpu_model="A100", guaranteed=own,
+        allocated_us=us,
+    )  # fmt: skip
 
 
 def kinds(vc) -> list[str]:

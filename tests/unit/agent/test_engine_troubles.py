@@ -91,7 +91,7 @@ async def test_ends_are_seen_after_an_event_that_was_cut_off(daemon: Daemon) -> 
     daemon.answer = lambda _: (200, events.pop(0) if events else b"")
     engine = Engine(daemon.url)
     exits = ExitWatcher(engine, ["skep.node=n1"])
-    async with asyncio.timeout(40), aclosing(exits.looks("c1")) as looks:
+    async with asyncio.timeout(120), aclosing(exits.looks("c1")) as looks:
         await anext(looks)
         while events:
             await anext(looks)
@@ -117,7 +117,7 @@ async def test_a_container_that_someone_removed_is_not_measured_any_more(
     watch = DiskWatch(engine, never)
     watch.watch(container, str(tmp_path), Watched())
     layer.rmdir()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while watch._watched:  # noqa: ASYNC110 - no one says that it is
             await asyncio.sleep(0.01)
     await watch.close()
@@ -145,7 +145,7 @@ async def test_an_engine_that_hangs_keeps_no_connection_of_a_shell_that_was_give
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as hung:
         engine = Engine(f"tcp://127.0.0.1:{hung.sockets[0].getsockname()[1]}")
         shell = asyncio.create_task(docker_exec._attach(engine, "e1", True))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await asked.wait()
             shell.cancel()
             await asyncio.gather(shell, return_exceptions=True)

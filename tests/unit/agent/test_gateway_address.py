@@ -90,7 +90,7 @@ async def test_a_proxy_that_leads_to_a_page_is_asked_again() -> None:
         port = proxy.sockets[0].getsockname()[1]
         identity = Identity(f"http://127.0.0.1:{port}", "n1", "id-1", "test", "secret")
         link = Link(identity, Clock(), NoGuard(), never_asked, lambda _: None, 0.1)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             # Raises what ends the link, where anything does.
             await first_of(link.keep(None), times(asked, 2))
 

@@ -18,7 +18,7 @@ from skep_agent.shell import inbox as inboxes
 from skep_agent.shell.inbox import Acknowledged, Arrived, Connection, Inbox, Lost, Opened, Silence
 
 Busy = Callable[[float], AbstractAsyncContextManager[Path]]
-LEASE_S = 4.0
+LEASE_S = 6.0  # a busy machine pauses the agent for a second or two
 
 
 @pytest.fixture

@@ -66,12 +66,12 @@ def test_a_lost_gpu_has_no_numbers_any_more():
 def test_the_numbers_are_served_as_long_as_the_agent_runs():
     port, probe = free_port(), SimulatedGpus(1, "A100", 81920)
     with metrics.served(("127.0.0.1", port), "gpu-07", probe, lambda: True):
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
             assert b"skep_gpu_power_watts" in answer.read()
         with metrics.served(("127.0.0.1", port), "gpu-08", probe, lambda: True):
             pass  # a port that is taken ends no agent
     with pytest.raises(urllib.error.URLError):
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5)
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60)
 
 
 @pytest.mark.parametrize("address", ["9470", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:70000", ":1"])

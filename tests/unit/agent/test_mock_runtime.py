@@ -66,7 +66,7 @@ async def test_a_stopped_container_keeps_what_it_wrote_until_then(runtime: MockR
     assert live["stdout"].count(b"\n") < 100000
 
 
-@pytest.mark.parametrize(("grace", "code"), [(1.0, 143), (0.01, 137)])
+@pytest.mark.parametrize(("grace", "code"), [(60.0, 143), (0.01, 137)])
 async def test_a_slow_death_is_ended_by_force(
     runtime: MockRuntime, grace: float, code: int
 ) -> None:

@@ -112,4 +112,5 @@ async def test_what_a_background_task_dies_of_is_logged() -> None:
         tasks.start("inventory", breaks())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-    assert [(one["event"], one["task"]) for one in logged] == [("task_broke", "inventory")]
+    broke = [one for one in logged if one["event"] == "task_broke"]  # other threads may log, too
+    assert [one["task"] for one in broke] == ["inventory"]

@@ -85,8 +85,8 @@ async def test_a_pull_without_progress_fails_and_the_next_begins(
     server: FakeControlPlane, agent: AgentProcess, monkeypatch
 ) -> None:
     await server.until(lambda: server.node().images is not None)
-    monkeypatch.setattr(prefetches, "PULL_STALL_S", 1.0)
-    images = [wanted("p1", "x?pull_seconds=1000"), wanted("p2", "y?pull_seconds=3")]
+    monkeypatch.setattr(prefetches, "PULL_STALL_S", 2.0)
+    images = [wanted("p1", "x?pull_seconds=1000"), wanted("p2", "y?pull_seconds=4")]
     await server.say(Prefetches(images=images))
     await server.until(lambda: "done" in states(server, "p2"))
     assert states(server, "p1") == ["pulling", "failed"]

@@ -34,7 +34,7 @@ def start(rank: int, world: int, port: int, **more: str) -> subprocess.Popen[str
 
 
 def finish(*ranks: subprocess.Popen[str]) -> list[tuple[int, str]]:
-    said = [rank.communicate(timeout=60) for rank in ranks]
+    said = [rank.communicate(timeout=180) for rank in ranks]
     return [(rank.returncode, out + err) for rank, (out, err) in zip(ranks, said, strict=True)]
 
 
