@@ -43,6 +43,8 @@ class Agent:
             additional_headers=headers,
             compression=None,
             max_size=None,
+            open_timeout=WAIT_S,
+            ping_interval=None,  # acknowledgements that no test reads would hold up the answers
             proxy=None,
             **options,
         )

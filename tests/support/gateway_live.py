@@ -49,7 +49,11 @@ class Page:
         if origin:
             headers["Origin"] = origin
         self._connection = connect(
-            f"ws://127.0.0.1:{port}/ws/live", additional_headers=headers, proxy=None
+            f"ws://127.0.0.1:{port}/ws/live",
+            additional_headers=headers,
+            open_timeout=WAIT_S,
+            ping_interval=None,
+            proxy=None,
         )
 
     def __enter__(self) -> Page:

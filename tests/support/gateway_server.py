@@ -81,6 +81,7 @@ class ProcessServer:
     def start(self) -> None:
         address = ["--host", "127.0.0.1", "--port", str(self.port)]
         quiet = ["--log-level", "warning", "--ws-per-message-deflate=false"]
+        quiet += ["--ws-ping-timeout", str(OPTIONS["ws_ping_timeout"])]
         quiet += ["--lifespan", self._lifespan]
         if self._part == "application":
             quiet.append("--timeout-graceful-shutdown=1")

@@ -30,6 +30,7 @@ class End:
             compression=None,
             max_size=None,
             max_queue=2,
+            open_timeout=WAIT_S,
             ping_interval=None,
         )
         self.socket: ClientConnection
@@ -125,16 +126,6 @@ class Node(End):
     def __init__(self, port: int, stream_id: str, credential: str) -> None:
         headers = {"Authorization": f"Bearer {credential}"}
         super().__init__(port, f"/ws/agent/streams/{stream_id}", headers)
-
-    def lives(self) -> bool:
-        """Whether the server took this one of two."""
-        try:
-            self.receive(0.5)
-        except TimeoutError:
-            return True
-        except ConnectionClosed:
-            return False
-        return True
 
 
 def token_of(user: User | None) -> str:

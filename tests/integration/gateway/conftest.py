@@ -9,7 +9,14 @@ import pytest
 from django.db import connection
 from tests.support.gateway_server import ThreadServer, wait_until
 
-from skep_platform.gateway import concurrency, listener
+from skep_platform.gateway import concurrency, listener, session
+
+
+@pytest.fixture(autouse=True)
+def _patient_with_agents(settings: Any) -> None:
+    """Agents of tests send heartbeats only where a test is about them, and a test may take longer
+    than the half minute after which the gateway ends a silent session."""
+    settings.SKEP_LEASE_S = 600.0
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +49,9 @@ class Queries:
 
 @pytest.fixture
 def queries(monkeypatch: pytest.MonkeyPatch) -> Queries:
+    """All but those of what a session looks at every few seconds, whatever its agent sends."""
     counted, at_database = Queries(), concurrency.at_database
+    monkeypatch.setattr(session, "FRESH_S", 3600.0)
 
     def watched(work: Any, *args: Any, **kwargs: Any) -> Any:
         with connection.execute_wrapper(counted):

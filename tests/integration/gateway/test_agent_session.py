@@ -304,7 +304,9 @@ class TestSamples:
             assert (task["cpu"], task["mem"]) == (150.0, 300)
             for kind in ("gpu", "task"):
                 assert 0 < notifications.valkey().ttl(f"skep:{kind}:live:{joined.node.pk}") <= 60
-        wait_until(TaskRollup.objects.exists, "rollups stored")
+        # Those of the task are stored last; there is a row for each minute.
+        stored = TaskRollup.objects.filter(attempt=attempt)
+        wait_until(lambda: sum(row.samples for row in stored.all()) == 2, "rollups stored")
         rows = list(GpuRollup.objects.filter(attempt=attempt, device_id=uuid))
         assert sum(row.samples for row in rows) == 2
         assert sum(row.utilization_sum for row in rows) == 150.0

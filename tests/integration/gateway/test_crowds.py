@@ -77,7 +77,7 @@ def database_connections() -> int:
 def assert_served(port: int) -> None:
     api = Api(make_user())
     headers = {"Authorization": f"Bearer {api.token}"}
-    answer = httpx.get(f"http://127.0.0.1:{port}/api/v1/me", headers=headers, timeout=30)
+    answer = httpx.get(f"http://127.0.0.1:{port}/api/v1/me", headers=headers, timeout=60)
     assert answer.status_code == 200, answer.text
 
 
@@ -105,7 +105,7 @@ def test_finding_s14_a_crowd_of_authenticating_is_sent_away_and_no_one_waits(por
 
 @pytest.mark.parametrize("begun", ["", "GET /healthz HTTP/1.1\r\nHost: a\r\nX-Half:"])
 def test_finding_s14_connections_that_ask_for_nothing_are_ended(port, monkeypatch, begun):
-    monkeypatch.setattr(serving, "HEAD_S", 0.5)
+    monkeypatch.setattr(serving, "HEAD_S", 2.0)  # of the request that is served, too
     with ExitStack() as crowd:
         silent = [crowd.enter_context(open_socket(port, begun)) for _ in range(CROWD)]
         assert_served(port)
@@ -115,7 +115,7 @@ def test_finding_s14_connections_that_ask_for_nothing_are_ended(port, monkeypatc
 
 
 def test_a_connection_that_asks_again_is_kept(port):
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
         assert [client.get("/healthz").status_code for _ in range(3)] == [200] * 3
 
 
@@ -150,7 +150,7 @@ def test_31_finding_s14_sockets_of_a_user_and_an_address_are_bounded(port, monke
 def test_finding_s14_authenticating_are_bounded_while_they_are_looked_up(port, monkeypatch):
     """By a database that does not answer; who waits too long is refused with the reason."""
     monkeypatch.setattr(people_limits, "unauthenticated", 2)
-    monkeypatch.setattr("skep_platform.gateway.socket.AUTHENTICATED_S", 2.0)
+    monkeypatch.setattr("skep_platform.gateway.socket.AUTHENTICATED_S", 5.0)
     user = make_user()
     session = login(user)
     with connection.cursor() as lock:
@@ -200,7 +200,8 @@ def test_finding_s14_slow_joins_keep_no_agent_waiting(transactional_db, monkeypa
         with joined.connect(gateway.port) as agent:
             agent.enter(joined.hello)
             assert agent.beat().seq == 1
-        answer = httpx.post(f"http://127.0.0.1:{gateway.port}/api/v1/nodes/join", json={})
+        url = f"http://127.0.0.1:{gateway.port}/api/v1/nodes/join"
+        answer = httpx.post(url, json={}, timeout=60)
         assert answer.status_code == 400
         for opened in slow:
             assert b"request_slow" in read(opened, 4096)

@@ -62,7 +62,8 @@ def test_finding_c6_writes_to_a_read_only_database_may_be_sent_again(port) -> No
     user = make_user("root", admin=True)
     token = create_token(user, "test")[1]
     headers = {"Authorization": f"Bearer {token}"}
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", headers=headers) as api:
+    base = f"http://127.0.0.1:{port}/api/v1"
+    with httpx.Client(base_url=base, headers=headers, timeout=60) as api:
         body = {"name": "vision"}
         with read_only():
             for _ in range(3):

@@ -141,4 +141,5 @@ def request(port: int, attempt: object, offset: int) -> dict:
 def request_for(port: int, attempt: object, path: str) -> dict:
     token = Api(attempt.job.owner).token
     headers = {"Authorization": f"Bearer {token}"}
-    return {"url": f"http://127.0.0.1:{port}{path}", "headers": headers, "trust_env": False}
+    url = f"http://127.0.0.1:{port}{path}"
+    return {"url": url, "headers": headers, "trust_env": False, "timeout": 60}

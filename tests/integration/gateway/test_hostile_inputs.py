@@ -93,7 +93,7 @@ def test_finding_s1_health_is_answered_while_texts_are_read(web):
     """Workers are busy with the dearest good file; the web process is not."""
     text = hostile.TEXTS["as many keys as there may be"]().encode()
     own = cpu_seconds([web.pid])
-    with httpx.Client() as client:
+    with httpx.Client(timeout=60) as client:
         threads = [
             threading.Thread(target=web.post, args=("/jobs/check", text, "application/yaml"))
             for _ in range(4)

@@ -10,7 +10,6 @@ import httpx
 import pytest
 from tests.support.gateway_agent import Agent, Joined
 from tests.support.gateway_server import ThreadServer, wait_until
-from tests.support.ports import free_port
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -71,20 +70,21 @@ def test_a_join_answers_with_the_gateways_address_by_the_name_that_was_used(port
     body = {"token": cluster.create_join_token(None, 60), "name": "n1", "instance_id": "i"}
     for port, name in zip(ports, ("127.0.0.1", "localhost"), strict=True):
         url = f"http://{name}:{port}/api/v1/nodes/join"
-        answer = httpx.post(url, json=body | {"token": cluster.create_join_token(None, 60)})
+        token = cluster.create_join_token(None, 60)
+        answer = httpx.post(url, json=body | {"token": token}, timeout=60)
         assert answer.json()["gateway_url"] == f"http://{name}:{ports[1]}", answer.text
 
 
 def test_the_gateway_has_nothing_for_people(ports):
     base = f"http://127.0.0.1:{ports[1]}"
-    assert httpx.get(f"{base}/healthz").status_code == 200
-    assert httpx.get(f"{base}/readyz").status_code == 200
+    assert httpx.get(f"{base}/healthz", timeout=60).status_code == 200
+    assert httpx.get(f"{base}/readyz", timeout=60).status_code == 200
     for method, path in (
         *(("GET", "/"), ("GET", "/api/v1/jobs"), ("POST", "/api/v1/jobs"), ("POST", "/healthz")),
         *(("GET", "/api/v1/openapi"), ("POST", "/api/v1/jobs/convert")),
         *(("GET", "/api/v1/nodes/join"), ("POST", "/api/v1/auth/token")),
     ):
-        answer = httpx.request(method, f"{base}{path}")
+        answer = httpx.request(method, f"{base}{path}", timeout=60)
         assert (answer.status_code, answer.json()["code"]) == (404, "unknown_route"), path
     for path in ("/ws/live", "/ws/attempts/01a1fc1d-6332-711d-8f5a-8c98a6360c4c/exec"):
         with pytest.raises(InvalidStatus) as refused:
@@ -93,7 +93,7 @@ def test_the_gateway_has_nothing_for_people(ports):
 
 
 def test_without_a_gateway_an_agent_is_asked_to_come_again(ports, settings):
-    settings.SKEP_GATEWAY_BACKEND = f"http://127.0.0.1:{free_port()}"
+    settings.SKEP_GATEWAY_BACKEND = "http://127.0.0.1:1"
     with pytest.raises(InvalidStatus) as refused:
         connect(f"ws://127.0.0.1:{ports[0]}/ws/agent", proxy=None)
     assert refused.value.response.status_code == 503
