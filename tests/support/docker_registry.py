@@ -8,7 +8,6 @@ import json
 import random
 import re
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -21,6 +20,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.support import components
+from tests.support.ports import free_port
 
 BINARIES = ("docker-registry", "htpasswd")
 USER, PASSWORD = "hive", "s3cret-of-the-registry"
@@ -68,15 +68,16 @@ class Registry:
         }
         url = f"http://{self.address}/v2/{repository}/manifests/{tag}"
         headers = {"Content-Type": MANIFEST}
-        answer = httpx.put(url, content=json.dumps(manifest), headers=headers, auth=self._auth())
+        sent = {"content": json.dumps(manifest), "headers": headers, "auth": self._auth()}
+        answer = httpx.put(url, timeout=60, **sent)
         return answer.raise_for_status().headers["docker-content-digest"]
 
     def _blob(self, repository: str, content: bytes) -> str:
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
         url = f"http://{self.address}/v2/{repository}/blobs/uploads/"
-        begun = httpx.post(url, auth=self._auth()).raise_for_status()
+        begun = httpx.post(url, auth=self._auth(), timeout=60).raise_for_status()
         place = httpx.URL(begun.headers["location"]).copy_merge_params({"digest": digest})
-        httpx.put(place, content=content, auth=self._auth()).raise_for_status()
+        httpx.put(place, content=content, auth=self._auth(), timeout=60).raise_for_status()
         return digest
 
     def _auth(self) -> tuple[str, str]:
@@ -99,7 +100,7 @@ def registry(folder: Path, *, is_open: bool = False) -> Iterator[Registry]:
     test is skipped, and fails in CI."""
     if absent := [name for name in BINARIES if shutil.which(name) is None]:
         (pytest.fail if components.must_be_complete() else pytest.skip)(f"not installed: {absent}")
-    found = Registry(f"127.0.0.1:{_free_port()}", folder)
+    found = Registry(f"127.0.0.1:{free_port()}", folder)
     config = folder / "config.yml"
     settings = _config(folder, found.address)
     if is_open:
@@ -124,12 +125,6 @@ def _config(folder: Path, address: str) -> dict:
         "http": {"addr": address},
         "auth": {"htpasswd": {"realm": "skep-test", "path": str(folder / "htpasswd")}},
     }
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def _wait_until_answers(address: str, process: subprocess.Popen[bytes]) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import signal
-import socket
 import subprocess
 from pathlib import Path
+
+from tests.support.ports import free_port
 
 from skep_jobfile import compile_job
 from skep_jobfile.importers import convert
@@ -37,14 +37,6 @@ def entrypoint(text: str) -> str:
     return script
 
 
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-
-
 def over_nodes(text: str, folder: Path, nodes: int) -> list[tuple[int, str, str]]:
     """(exit code, stdout, stderr) of the job's entrypoint on each of its nodes, all at once."""
     return over_roles(text, folder, {"worker": nodes})
@@ -55,7 +47,7 @@ def over_roles(text: str, folder: Path, sizes: dict[str, int]) -> list[tuple[int
     scripts = compile_job(convert(text).text)["entrypoints"]
     assert scripts.keys() == sizes.keys()
     (folder / "key").write_text("the private key of the gang")
-    ports = enumerate(free_ports(sum(sizes.values())), 1)
+    ports = enumerate((free_port() for _ in range(sum(sizes.values()))), 1)
     hosts = {
         role: [f"127.0.0.{n}:{port}" for n, port in itertools.islice(ports, size)]
         for role, size in sizes.items()
