@@ -213,7 +213,7 @@ def test_a_login_by_the_browser_waits_until_its_user_allows_it(box, tmp_path):
     home = {"XDG_CONFIG_HOME": str(tmp_path)}
     with asked.open("w") as said:
         waiting = start(box, *words, said=said, **home)
-    eventually(lambda: "the code" in asked.read_text(), 30, asked.read_text)
+    eventually(lambda: "the code" in asked.read_text(), 120, asked.read_text)
     assert waiting.poll() is None
     (code,) = re.findall(r"code ([A-Z]{4}-[A-Z]{4})", asked.read_text())
     assert f"{box.url}/device?code={code}" in asked.read_text()
