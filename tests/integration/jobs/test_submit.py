@@ -23,7 +23,7 @@ from skep_platform.images import rules
 from skep_platform.images.services import create as create_image
 from skep_platform.jobs import services
 from skep_platform.jobs.models import Job, Task
-from skep_platform.jobs.submission import admission, storing, virtual_cluster
+from skep_platform.jobs.submission import admission, allowances, storing, virtual_cluster
 from skep_platform.jobs.submission.job_file import InvalidJobFile
 from skep_platform.tenancy.limits import set_limit
 from skep_platform.tenancy.models import VirtualCluster
@@ -251,7 +251,8 @@ def test_an_invalid_file_is_refused_with_all_its_problems(alice, vc):
     assert len(raised.value.details["errors"]) == 2
 
 
-def test_submitting_2000_tasks_takes_as_many_queries_as_one(alice, vc):
+def test_submitting_2000_tasks_takes_as_many_queries_as_one(alice, vc, monkeypatch):
+    monkeypatch.setattr(allowances, "FRESH_S", 3600.0)
     make_node("n", gpus=8, cpus=2000, memory_mb=2_048_000)
     submit(alice, vc, gpus=0)  # what is remembered is read now
 
@@ -366,6 +367,7 @@ BLOCKED = "SELECT pid FROM pg_locks WHERE NOT granted"
 def test_the_next_submit_of_a_user_takes_two_statements_and_no_transaction(monkeypatch):
     """That of earlier jobs, and the one that stores the job with all that belongs to it; those of
     the token and of the virtual cluster are made once a second."""
+    monkeypatch.setattr(allowances, "FRESH_S", 3600.0)
     monkeypatch.setattr(current_user, "FRESH_S", 3600.0)
     monkeypatch.setattr(virtual_cluster._remembered, "_fresh_s", 3600.0)
     alice = make_user("alice")
