@@ -35,4 +35,4 @@ def oidc_provider(callback: str) -> Iterator[str]:
         yield next(line.strip() for line in lines if line.startswith("http://"))
     finally:
         process.stdin.close()
-        process.wait(10)
+        process.wait(60)

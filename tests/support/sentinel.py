@@ -35,7 +35,8 @@ def sentinel_group() -> Iterator[Group]:
     first, second, third = free_port(), free_port(), free_port()
     login = f"requirepass {PASSWORD}\nmasterauth {PASSWORD}\n"
     watch = f"sentinel monitor {MASTER} 127.0.0.1 {first} 1\n"
-    for setting in (f"auth-pass {MASTER} {PASSWORD}", f"down-after-milliseconds {MASTER} 300"):
+    # Longer than a busy machine pauses the primary: it would be replaced before it is killed.
+    for setting in (f"auth-pass {MASTER} {PASSWORD}", f"down-after-milliseconds {MASTER} 3000"):
         watch += f"sentinel {setting}\n"
     watch += f"sentinel failover-timeout {MASTER} 3000\n"
     with ExitStack() as stack:

@@ -84,7 +84,7 @@ class Directory:
 
     def stop(self) -> None:
         self.process.terminate()
-        self.process.wait(10)
+        self.process.wait(60)
 
 
 @contextmanager
@@ -160,7 +160,7 @@ def certificate(folder: Path) -> None:
 
 
 def _wait(found: Directory) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     for address in (found.plain, found.tls):
         port = int(address.rpartition(":")[2])
         while True:

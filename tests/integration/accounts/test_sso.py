@@ -65,13 +65,13 @@ class Visitor(Api):
         self, issuer: str, account: dict[str, Any], next_page: str = "", *, link: bool = False
     ) -> str:
         """Return the address that the provider sends the browser back to."""
-        httpx.put(f"{issuer}/account", json=account).raise_for_status()
+        httpx.put(f"{issuer}/account", json=account, timeout=60).raise_for_status()
         if link:
             address = self.post("/me/sso").json()["url"]
         else:
             started = self.get("/auth/sso/start", **({"next": next_page} if next_page else {}))
             address = started["Location"]
-        with httpx.Client() as browser:
+        with httpx.Client(timeout=60) as browser:
             for _ in range(8):
                 if address.startswith(CALLBACK):
                     return address

@@ -75,7 +75,7 @@ def test_every_client_goes_on_at_the_new_primary(settings):
             except (redis.RedisError, OperationalError):
                 return False
 
-        assert work("before")
+        wait_until(lambda: work("before"), "all of them are at the primary")
         group.kill_primary()
         wait_until(lambda: work("after"), "all of them are at the new primary")
         assert client.llen("skep:test") >= 1

@@ -6,6 +6,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 from tests.support.gateway_server import wait_until
@@ -31,9 +32,20 @@ def schedulers(transactional_db) -> Iterator[dict[int, CeleryProcess]]:
         second = stack.enter_context(CeleryProcess())
         wait_until(leader, "one leads", START_S)
         found = {process.pid: process for process in (first, second)}
-        [standby] = [process for pid, process in found.items() if pid != leader()]
-        standby.wait_for("stands_by")
+        for process in found.values():
+            started = partial(has_started, process)
+            wait_until(started, "it leads or stands by", START_S)
         yield found
+
+
+def has_started(process: CeleryProcess) -> bool:
+    return "leads" in process.said or "stands_by" in process.said
+
+
+def present_leader() -> int:
+    """Return its process id. On a busy machine there is none for a moment, when it renews late."""
+    wait_until(leader, "one leads", START_S)
+    return leader() or present_leader()
 
 
 def placed_once(jobs: list[Job]) -> None:
@@ -55,25 +67,25 @@ def test_a_killed_or_stopped_scheduler_makes_way_and_no_gang_is_placed_twice(sch
     jobs = [submit(alice, vc, instances=2) for _ in range(3)]
     wait_until(lambda: all(states_of(job) for job in jobs), "the leader placed them")
 
-    hung = leader()
+    hung = present_leader()
     schedulers[hung].signal(signal.SIGSTOP)
     jobs.append(submit(alice, vc, instances=2))  # its hint waits for a process that is stopped
     wait_until(lambda: states_of(jobs[-1]), "the standby placed it")
-    assert leader() not in (hung, 0)
+    assert present_leader() != hung
     schedulers[hung].signal(signal.SIGCONT)
     schedulers[hung].wait_for("leads_no_longer")
 
-    killed = leader()
+    killed = present_leader()
     schedulers[killed].signal(signal.SIGKILL)
     jobs += [submit(alice, vc, instances=2) for _ in range(3)]
     wait_until(lambda: all(states_of(job) for job in jobs), "the other one placed them")
-    assert leader() == hung
+    assert present_leader() in schedulers.keys() - {killed}
     placed_once(jobs)
-    assert Leadership.objects.get(role=SCHEDULING).term == 3
+    assert Leadership.objects.get(role=SCHEDULING).term >= 3
 
 
 def test_a_scheduler_that_is_stopped_in_order_makes_way_at_once(schedulers):
-    former = leader()
+    former = present_leader()
     schedulers[former].signal(signal.SIGTERM)
     assert leader() != former
     alice = make_user("alice")
@@ -120,6 +132,7 @@ def test_a_leader_whose_work_hangs_makes_way_although_its_process_lives(transact
         with first.working():
             wait_until(second.claim, "the second leads", START_S)
             assert not first.leads()
+            assert second.claim()  # its lease is of this moment
         assert not first.claim()
     finally:
         second.resign()
