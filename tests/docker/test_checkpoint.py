@@ -39,9 +39,10 @@ async def agent(
 
 
 def task(image: str, child: str, **fields) -> AttemptSpec:
-    known = {"checkpoint_signal": "SIGUSR1", "checkpoint_grace_s": 1.0, "stop_grace_s": 1.0}
+    # Long enough for a busy machine to run a trap before the next signal comes.
+    known = {"checkpoint_signal": "SIGUSR1", "checkpoint_grace_s": 3.0, "stop_grace_s": 3.0}
     command = f'sh -c "{child}"; echo shell goes on'
-    return make_spec(image, command, cpus=0.2, memory_mb=16, **{**known, **fields})
+    return make_spec(image, command, cpus=0.5, memory_mb=16, **{**known, **fields})
 
 
 async def preempted(server: FakeControlPlane, spec: AttemptSpec, ready: bytes = b"ready\n") -> None:

@@ -70,7 +70,7 @@ class Task:
         return self.container.logs(stderr=False).decode().splitlines()
 
     async def until(self, done: Callable[[list[str]], bool]) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not done(self.lines):
             assert time.monotonic() < deadline, self.container.logs().decode()
             await asyncio.sleep(0.05)
