@@ -412,7 +412,7 @@ def events_for_reader(user: AnyUser, events: Sequence[Event]) -> list[Event]:
     """Return the events of a job as this reader may know them. Nothing is stored."""
     names = _names_in(user, (event.data for event in events))
     for event in events:
-        code = EVENT_CODES.get(event.kind, "") if event.kind != "job.requeued" else _why(event.data)
+        code = messages.code_of_event(event.kind, event.data)
         event.message = _message_for(code, event.message, event.data, names)
         event.data = _details_for(event.data, names)
     return list(events)
@@ -431,9 +431,13 @@ UUID_TEXT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def _reason_for(reason: Reason | None, names: Names) -> Reason | None:
-    if reason is None or not _job_ids(reason["details"]):
-        return reason
+    if reason is None:
+        return None
     details = reason["details"]
+    if not _job_ids(details):
+        if reason["code"] != messages.NEVER_HOLDS:
+            return reason
+        details = {}  # of an older version: it has the name of the other job
     message = _message_for(reason["code"], reason["message"], details, names)
     return {**reason, "message": message, "details": _details_for(details, names)}
 
@@ -452,22 +456,6 @@ def _message_for(code: str, message: str, details: Mapping[str, Any], names: Nam
     return messages.for_reader(code, message, details, names)
 
 
-# Of kinds of events, whose reasons may be about another job.
-EVENT_CODES = {
-    "job.preempted": "preempted",
-    "job.evicted": "evicted",
-    "job.resized": "resized",
-    "job.downgraded": "downgraded",
-}
-
-
-def _why(details: Mapping[str, Any]) -> str:
-    """Return the code of the reason for which a job was queued again."""
-    if "tasks_before" in details:
-        return "resized"
-    return "preempted" if "peer" in details else "evicted"
-
-
 def _details_for(details: Mapping[str, Any], names: Names) -> dict[str, Any]:
     """Return the details with ids and names of those jobs only that the reader may see."""
     ids = _job_ids(details)
@@ -483,6 +471,8 @@ def _details_for(details: Mapping[str, Any], names: Names) -> dict[str, Any]:
         del shown["by"]
         if by in names:
             shown |= {"by": by, "by_name": names[by]}
+        else:
+            shown.pop("state", None)  # of that job
     return shown
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -144,6 +146,39 @@ def test_the_api_says_what_a_job_waits_for(alice, vc):
     detail = Api(alice).get(f"/jobs/{second.pk}").json()
     assert detail["depends_on"] == [{"job": "first", "condition": "afterany"}]
     assert detail["wait_reason"]["details"] == {"jobs": ["first"]}
+
+
+def test_the_job_that_made_it_fail_is_named_to_those_who_may_see_it(alice, vc):
+    first = submit(alice, vc, name="hidden-work")
+    open_to_members = {"visibility": "members", **after((str(first.pk), "afterok"))}
+    second = submit(alice, vc, name="second", skep=open_to_members)
+    bob = make_user("bob")
+    vc.memberships.create(user=bob)
+    services.stop(alice, first.pk)
+    look(second)
+
+    mine, seen = (
+        Api(user).get(f"/jobs/{second.pk}").json()["exit_reason"] for user in (alice, bob)
+    )
+    asks = "afterok asks it to succeed."
+    assert mine["message"] == f"It can never start: job hidden-work is STOPPED, and {asks}"
+    assert mine["details"]["by_name"] == "hidden-work"
+    assert seen["message"] == (
+        f"It can never start: it waits for another job that has ended, and {asks}"
+    )
+    assert seen["details"] == {"condition": "afterok"}
+    events = Api(bob).get(f"/jobs/{second.pk}/events")
+    assert "It can never start" in events.text
+    assert not {"hidden-work", "STOPPED", str(first.pk)} & set(re.split(r'[\s",]', events.text))
+
+
+def test_a_reason_of_an_older_version_does_not_name_the_other_job(alice, vc):
+    job = submit(alice, vc, name="second")
+    message = "It can never start: job hidden-work is FAILED, and afterok asks it to succeed."
+    details = {"job": "hidden-work", "state": "FAILED"}
+    reason = {"code": "dependency_never_holds", "message": message, "details": details}
+    Job.objects.filter(pk=job.pk).update(exit_reason=reason)
+    assert "hidden-work" not in Api(alice).get(f"/jobs/{job.pk}").text
 
 
 def test_finding_j7_no_more_tasks_than_the_parallelism_run_at_a_time(alice, vc):

@@ -38,12 +38,6 @@ NEVER: dict[str, frozenset[str]] = {
     "afterany": frozenset(),
     "after": frozenset(),
 }
-WORDS = {
-    "afterok": "succeed",
-    "afternotok": "fail or be stopped",
-    "afterany": "end",
-    "after": "start",
-}
 MOST_NAMED = 5
 PATH = ("extras", "skep", "dependsOn")
 
@@ -51,7 +45,10 @@ PATH = ("extras", "skep", "dependsOn")
 def waits_for(dependencies: Sequence[tuple[str, str]]) -> Reason:
     """Return why a job with dependencies waits; each is the upstream job, as the job file calls it,
     and the condition."""
-    named = [f"{job[:100]} to {WORDS[condition]}" for job, condition in dependencies[:MOST_NAMED]]
+    named = [
+        f"{job[:100]} to {messages.CONDITIONS[condition]}"
+        for job, condition in dependencies[:MOST_NAMED]
+    ]
     more = len(dependencies) - len(named)
     message = f"Waits for job {', '.join(named)}{f' and {more} more' if more else ''}."
     return messages.reason("dependency", message, jobs=[job for job, _ in dependencies])
@@ -85,17 +82,17 @@ def resolve(limit: int) -> None:
 
 # Of each due job: the upstream job whose end makes a dependency impossible, or null.
 DUE = """
-SELECT j.id, failed.name, failed.condition, failed.state
+SELECT j.id, failed.id, failed.condition, failed.state
   FROM jobs_job j
   LEFT JOIN LATERAL (
-      SELECT u.name, d.condition, u.state
+      SELECT u.id, d.condition, u.state
         FROM jobs_jobdependency d JOIN jobs_job u ON u.id = d.upstream_id
        WHERE d.job_id = j.id
          AND (d.condition = 'afterok' AND u.state IN ('FAILED', 'STOPPED')
               OR d.condition = 'afternotok' AND u.state = 'SUCCEEDED')
        ORDER BY u.id LIMIT 1) failed ON true
  WHERE j.awaits_dependencies AND j.state = 'WAITING' AND j.stop_requested_at IS NULL
-   AND (failed.name IS NOT NULL OR NOT EXISTS (
+   AND (failed.id IS NOT NULL OR NOT EXISTS (
        SELECT FROM jobs_jobdependency d JOIN jobs_job u ON u.id = d.upstream_id
         WHERE d.job_id = j.id
           AND NOT CASE d.condition
@@ -120,13 +117,9 @@ def _queue(job: Job) -> None:
     )
 
 
-def _fail(job: Job, upstream: str, condition: str, state: str) -> None:
+def _fail(job: Job, upstream: UUID, condition: str, state: str) -> None:
     JOB.check(job.state, JobState.FAILED, str(job.pk))
-    message = (
-        f"It can never start: job {upstream} is {state}, and {condition} asks it to "
-        f"{WORDS[condition]}."
-    )
-    why = messages.reason("dependency_never_holds", message, job=upstream, state=state)
+    why = messages.never_holds(upstream, condition, state)
     Job.objects.filter(pk=job.pk).update(
         state=JobState.FAILED,
         finished_at=Now(),
@@ -136,7 +129,8 @@ def _fail(job: Job, upstream: str, condition: str, state: str) -> None:
         updated_at=Now(),
     )
     notify = wants(job.owner.notified_events, "job.failed", job.notified_events)
-    record("job", job.pk, "job.failed", message, notify=notify, code=why["code"])
+    details = {"code": why["code"], **why["details"]}
+    record("job", job.pk, "job.failed", why["message"], notify=notify, **details)
 
 
 def wait_reason(job: JobFile) -> dict[str, Any] | None:

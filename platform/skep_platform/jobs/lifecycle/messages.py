@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from skep_platform.jobs.lifecycle.decisions import Retry
 from skep_platform.jobs.lifecycle.diagnosing import Failed
@@ -270,6 +271,23 @@ def downgraded(why: Reason) -> Reason:
     return reason("downgraded", message, **details)
 
 
+def never_holds(upstream: UUID, condition: str, state: str) -> Reason:
+    """Return why a job fails that waits for what `upstream`, which ended in this state, did not do.
+    The stored sentence does not name that job: `for_reader` does, for readers who may see it."""
+    details = {"by": str(upstream), "condition": condition, "state": state}
+    return reason(NEVER_HOLDS, for_reader(NEVER_HOLDS, "", details), **details)
+
+
+NEVER_HOLDS = "dependency_never_holds"
+# What a job waits for another one to do, by the condition in its file.
+CONDITIONS = {
+    "afterok": "succeed",
+    "afternotok": "fail or be stopped",
+    "afterany": "end",
+    "after": "start",
+}
+
+
 def for_reader(
     code: str, message: str, details: Mapping[str, Any], names: Mapping[str, str] = NO_NAMES
 ) -> str:
@@ -323,6 +341,15 @@ def _downgraded(details: Mapping[str, Any], names: Mapping[str, str]) -> str | N
     return f"Runs as opportunistic from now on. {_taken_lazily(details, names)}"
 
 
+def _never_holds(details: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    if "condition" not in details:  # of an older version: its sentence names the job to everybody
+        return "It can never start: another job did not end as its dependency asks."
+    asked = f"{details['condition']} asks it to {CONDITIONS[details['condition']]}"
+    if name := names.get(details["by"]):
+        return f"It can never start: job {name} is {details['state']}, and {asked}."
+    return f"It can never start: it waits for another job that has ended, and {asked}."
+
+
 def _taken_lazily(details: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
     who = names.get(details.get("by", ""), "another job")
     return f"Its cells go to {who}; it runs on opportunistically."
@@ -334,6 +361,27 @@ RENDERERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, str]], str | None
     "resized": _resized,
     "downgraded": _downgraded,
     "preempted_lazily": _taken_lazily,
+    NEVER_HOLDS: _never_holds,
+}
+
+
+def code_of_event(kind: str, data: Mapping[str, Any]) -> str:
+    """Return the code of the reason behind an event; "" where it is about no other job."""
+    if kind == "job.requeued":
+        if "tasks_before" in data:
+            return "resized"
+        return "preempted" if "peer" in data else "evicted"
+    if kind == "job.failed" and data.get("code") == NEVER_HOLDS:
+        return NEVER_HOLDS
+    return EVENT_CODES.get(kind, "")
+
+
+# Of kinds of events, whose reasons may be about another job.
+EVENT_CODES = {
+    "job.preempted": "preempted",
+    "job.evicted": "evicted",
+    "job.resized": "resized",
+    "job.downgraded": "downgraded",
 }
 
 
