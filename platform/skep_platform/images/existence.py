@@ -4,7 +4,8 @@ pull with, so that a typing error is found before the job has waited for its pla
 A convenience and no authorization, which is the node's (see docs/images.md): what does not answer
 in time is accepted. A yes holds for `FOUND_S` and costs nothing then, neither a request nor a
 statement, so a thousand submits of one image ask once in each process. A registry that did
-not answer is left alone for `SILENT_S`.
+not answer is left alone for `SILENT_S`, for whoever asks; one that only answers nothing of use
+about an image is not, as that may be due to what one user asked for.
 """
 
 from __future__ import annotations
@@ -143,8 +144,9 @@ def _question(reference: str, login: Login, deadline: float) -> Future[ImageAnsw
 
 
 def _answer(key: tuple[str, str], reference: str, login: Login, deadline: float) -> ImageAnswer:
+    left_s = deadline - time.monotonic()
     try:
-        if time.monotonic() >= deadline:  # it waited behind others, whose registries are slow
+        if left_s <= 0:  # it waited behind others, whose registries are slow
             return _no_word(reference, f"{registry_of(reference)} was not asked in time")
         registry.exists(reference, login, deadline)
         verdict, lasts_s = ImageAnswer(FOUND, reference), FOUND_S
@@ -153,7 +155,8 @@ def _answer(key: tuple[str, str], reference: str, login: Login, deadline: float)
             verdict, lasts_s = ImageAnswer(error.kind, reference, str(error)), REFUSED_S
         else:
             verdict, lasts_s = _no_word(reference, str(error).removesuffix(".")), REFUSED_S
-            _silent.put(registry_of(reference), verdict, SILENT_S)
+            if error.away and left_s > ANSWER_S / 2:  # else it had hardly time to answer
+                _silent.put(registry_of(reference), verdict, SILENT_S)
     finally:
         with _lock:
             _questions.pop(key, None)

@@ -49,16 +49,21 @@ MANIFESTS = (
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 REPOSITORY = re.compile(r"[a-z0-9]+(?:[._/-]+[a-z0-9]+)*")
 CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
-MISSING_CODES = frozenset({"MANIFEST_UNKNOWN", "NAME_UNKNOWN", "NOT_FOUND"})
+TOO_MANY = httpx.codes.TOO_MANY_REQUESTS
+# Answers of what stands before a registry that is down. One of 500 may be due to the reference.
+AWAY = frozenset({
+    httpx.codes.BAD_GATEWAY, httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.GATEWAY_TIMEOUT,
+})  # fmt: skip
 
 
 class RegistryError(Exception):
     """Why a registry gave no image. `kind` is "missing", "denied", "not_allowed" or
-    "unreachable"; the text is a sentence for users."""
+    "unreachable"; the text is a sentence for users. `away`: the registry would not answer about
+    another image either; any other error may be due to this image or these credentials."""
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, kind: str, message: str, *, away: bool = False) -> None:
         super().__init__(message)
-        self.kind = kind
+        self.kind, self.away = kind, away
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +182,12 @@ class _Session:
             if not self._login.username:
                 message = f"{self._reference} does not exist, or needs credentials."
             raise RegistryError("denied", message)
-        raise RegistryError("unreachable", f"{self._registry} answered {status}.")
+        message = f"{self._registry} answered {status}."
+        raise RegistryError("unreachable", message, away=self._away(status))
+
+    def _away(self, status: int) -> bool:
+        # How often one account may ask is no matter of the others.
+        return status in AWAY or (status == TOO_MANY and not self._login.username)
 
     def _authorized(self, challenge: str, url: str) -> str:
         """Return the header that answers a challenge; "" where there is no answer to it."""
@@ -204,7 +214,8 @@ class _Session:
         if answer.status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
             return ""
         if answer.status != httpx.codes.OK:
-            raise RegistryError("unreachable", f"{self._registry} gave no token.")
+            message = f"{self._registry} gave no token."
+            raise RegistryError("unreachable", message, away=self._away(answer.status))
         known = _object(answer)
         token = known.get("token") or known.get("access_token")
         return f"Bearer {token}" if isinstance(token, str) and token.isascii() else ""
@@ -239,7 +250,8 @@ class _Session:
             return _Answer(answer.status_code, answer.headers, content)
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             name = type(error).__name__
-            raise RegistryError("unreachable", f"{self._registry}: {name}.") from None
+            away = isinstance(error, httpx.NetworkError | httpx.TimeoutException)
+            raise RegistryError("unreachable", f"{self._registry}: {name}.", away=away) from None
 
     def _body(self, answer: httpx.Response) -> bytes:
         content = bytearray()
@@ -253,7 +265,8 @@ class _Session:
     def _left(self) -> float:
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise RegistryError("unreachable", f"{self._registry} did not answer in time.")
+            message = f"{self._registry} did not answer in time."
+            raise RegistryError("unreachable", message, away=True)
         return left
 
     def _address(self, host: str, netloc: str) -> str:
@@ -264,7 +277,7 @@ class _Session:
             found = _resolved(host)
             self._policy.check_addresses(registry, found)
         except RegistryRefused as error:
-            raise RegistryError("not_allowed", str(error)) from None
+            raise RegistryError("not_allowed", str(error), away=True) from None
         return found[0]
 
 
@@ -272,7 +285,8 @@ def _resolved(host: str) -> Sequence[str]:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise RegistryError("unreachable", f"The name {host} has no address.") from None
+        message = f"The name {host} has no address."
+        raise RegistryError("unreachable", message, away=True) from None
     addresses = [str(entry[4][0]) for entry in found]
     # IPv4 first: a server without IPv6 would otherwise wait for a connection in vain.
     return sorted(addresses, key=lambda address: ":" in address)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -245,6 +248,54 @@ def _challenger(realm: str) -> str:
 def test_16_a_registry_whose_place_of_tokens_is_no_address_denies_the_image(alice, vc, silent):
     uri = f"{_challenger('https://[x')}/team/image:1"
     assert refusal(submit(alice, vc, uri)) == (400, "image_denied")
+
+
+@contextmanager
+def answering() -> Iterator[str]:
+    """Yield the address of a registry that answers with the status that an image has as its tag."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self.send_response(int(self.path.rpartition("/")[2]))
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("status", "login", "left_alone"),
+    [
+        ("400", "", False),
+        ("405", "", False),
+        ("500", "", False),
+        ("429", "bob", False),
+        ("429", "", True),
+        ("503", "bob", True),
+    ],
+)
+@pytest.mark.usefixtures("silent")
+def test_what_a_registry_answers_about_one_image_keeps_it_from_no_other_user(
+    status, login, left_alone
+):
+    with answering() as registry:
+        uri = f"{registry}/team/image"
+        key, until = (uri, login), time.monotonic() + existence.ANSWER_S
+        answer = existence._answer(key, f"{uri}:{status}", existence.Login(login, "pw"), until)
+        assert answer.kind == "unknown"
+        assert bool(existence._silence(f"{uri}:1")) == left_alone
+
+
+def test_a_registry_that_was_asked_with_hardly_any_time_left_is_not_left_alone(silent):
+    until = time.monotonic() + existence.ANSWER_S / 10
+    answer = existence._answer(("", ""), f"{silent}/team/image:1", existence.Login(), until)
+    assert answer.kind == "unknown"
+    assert existence._silence(f"{silent}/team/other:1") is None
 
 
 def test_a_question_that_waited_too_long_leaves_its_registry_alone_for_no_time(silent):
