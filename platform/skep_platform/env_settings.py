@@ -220,7 +220,10 @@ def object_store_problem(url: str) -> str:
 
 
 def object_store(url: str, folder: str) -> dict[str, object]:
-    """Return the options of django-storages for a folder of an object store."""
+    """Return the options of django-storages for a folder of an object store. By itself its client
+    waits for minutes for a store that hangs, five times."""
+    from botocore.config import Config  # only where there is such a store: it takes long to load
+
     parts = urlsplit(url)
     return {
         "bucket_name": parts.netloc,
@@ -229,6 +232,12 @@ def object_store(url: str, folder: str) -> dict[str, object]:
         "file_overwrite": True,
         "querystring_auth": False,
         "max_memory_size": 8 * 1024 * 1024,  # of a larger file the rest goes to disk
+        "client_config": Config(
+            max_pool_connections=32,
+            connect_timeout=5,
+            read_timeout=20,
+            retries={"mode": "standard", "max_attempts": 3},
+        ),
     }
 
 

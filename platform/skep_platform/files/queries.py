@@ -7,6 +7,7 @@ from typing import IO, Any
 from django.core.files.storage import Storage, storages
 
 from skep_platform.core.errors import NotFound
+from skep_platform.core.serving import give_connection_back
 from skep_platform.files.models import Archive
 
 
@@ -20,7 +21,10 @@ def find(user: Any, sha256: str) -> Archive:
 
 
 def storage() -> Storage:
-    """Return the storage "files", which has the bytes of archives under their hash."""
+    """Return the storage "files", which has the bytes of archives under their hash. Call it just
+    before it is used: the thread waits for the storage without a connection of the database. In the
+    gateway those who wait for a store that hangs would keep heartbeats from being stored."""
+    give_connection_back()
     return storages["files"]
 
 

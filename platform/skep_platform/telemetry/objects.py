@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import IO, Any
 
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from django.core.files.base import ContentFile
 from storages.backends.s3 import S3Storage
@@ -22,15 +21,7 @@ class ChunkObjects(S3Storage):
     serves all of them: to make one takes longer than a request."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(
-            client_config=Config(
-                max_pool_connections=2 * WRITERS,
-                connect_timeout=5,
-                read_timeout=20,
-                retries={"mode": "standard", "max_attempts": 3},
-            ),
-            **settings,
-        )
+        super().__init__(**settings)
         self._lock = threading.Lock()
         self._client: Any = None
         self._writers = ThreadPoolExecutor(WRITERS, thread_name_prefix="log-objects")

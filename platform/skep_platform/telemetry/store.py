@@ -19,6 +19,7 @@ from django.core.files.storage import FileSystemStorage, storages
 from skep_platform.core.errors import Unavailable
 from skep_platform.core.logs import rarely
 from skep_platform.core.notifications import valkey
+from skep_platform.core.serving import give_connection_back
 
 log = structlog.get_logger(__name__)
 
@@ -51,12 +52,14 @@ def delete_chunks(keys: Sequence[str]) -> None:
 
 def read_chunk(key: str, size: int) -> bytes:
     """Return the `size` bytes of a stored chunk. One that the store lost or spoilt reads as a note
-    of that, so that a reader gets past it. Blocks on the store; raises Unavailable."""
+    of that, so that a reader gets past it. Blocks on the store, without a connection of the
+    database; raises Unavailable."""
     return read_chunk_and_times(key, size)[0]
 
 
 def read_chunk_and_times(key: str, size: int) -> tuple[bytes, bytes]:
     """Return the same, and what lies behind it: the packed times of its lines, or nothing."""
+    give_connection_back()  # any number of requests may wait for a store that hangs
     try:
         with storages["logs"].open(key) as file:
             data = file.read()

@@ -16,7 +16,8 @@ from uuid import uuid4
 
 import pytest
 from django.conf import settings
-from django.core.files.storage import storages
+from django.core.files.storage import FileSystemStorage, storages
+from django.db import connection
 from django.utils import timezone
 from tests.support.archives import packed
 from tests.support.gateway_live import login
@@ -193,6 +194,21 @@ class TestAgents:
         assert Caller(port, token=other).get(f"agent/files/{SHA256}")[0] == 404
         release(attempt)
         assert agent.get(f"agent/files/{SHA256}")[0] == 404
+
+    def test_who_waits_for_the_store_holds_no_connection_of_the_database(self, port, monkeypatch):
+        held, open_file = [], FileSystemStorage.open
+
+        def noted(*args: Any) -> Any:
+            held.append(connection.connection is not None)
+            return open_file(*args)
+
+        node, credential = join_node()
+        attempt = running_attempt(node, gpus=0)
+        archive = services.upload(attempt.job.owner, _file(ARCHIVE))
+        JobFiles.objects.create(job=attempt.job, archive=archive)
+        monkeypatch.setattr(FileSystemStorage, "open", noted)
+        assert Caller(port, token=credential).get(f"agent/files/{SHA256}") == (200, ARCHIVE)
+        assert held == [False]
 
     def test_finding_j4_a_node_keeps_the_scratch_of_its_jobs_until_some_time_after_their_end(
         self, port, settings

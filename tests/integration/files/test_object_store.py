@@ -47,3 +47,9 @@ def test_unused_archives_are_deleted_there(bucket, monkeypatch):
     assert not Archive.objects.exists()
     assert list(bucket.objects.all()) == []
     assert not queries.is_stored("0" * 64)
+
+
+def test_a_store_that_hangs_is_waited_for_less_than_two_minutes(bucket):
+    config = queries.storage().connection.meta.client.meta.config
+    once = config.connect_timeout + config.read_timeout
+    assert once * config.retries["total_max_attempts"] < 120

@@ -19,6 +19,7 @@ from skep_platform.jobs.states import AttemptState, JobState
 from skep_platform.telemetry import queries
 from skep_platform.telemetry.models import LogChunk
 from skep_platform.telemetry.services import append_logs
+from skep_platform.telemetry.store import ChunkFiles
 
 pytestmark = pytest.mark.django_db
 
@@ -51,6 +52,25 @@ def merged(api: Api, attempt: TaskAttempt, **query: Any) -> Any:
 
 def text(page: dict[str, Any]) -> str:
     return "".join(chunk["text"] for chunk in page["chunks"])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_reads_logs_waits_for_the_store_without_a_connection_of_the_database(monkeypatch):
+    attempt = running_attempt()
+    write(attempt, b"one\n")
+    write(attempt, b"two\n")
+    held, open_chunk = [], ChunkFiles.open
+
+    def noted(*args: Any) -> Any:
+        held.append(connection.connection is not None)
+        return open_chunk(*args)
+
+    monkeypatch.setattr(ChunkFiles, "open", noted)
+    api, logs = Api(attempt.job.owner), f"/jobs/{attempt.job_id}/logs"
+    assert text(merged(api, attempt)) == "one\ntwo\n"
+    assert api.get(f"{logs}/search", q="two").json()["matches"]
+    assert api.get(f"/attempts/{attempt.pk}/logs/stdout").json()["text"] == "one\ntwo\n"
+    assert set(held) == {False}
 
 
 class TestMerged:

@@ -13,6 +13,7 @@ from django.core.files.storage import storages
 from django.utils import timezone
 
 from skep_platform.core.models import uuid7
+from skep_platform.core.serving import give_connection_back
 from skep_platform.operations import backups, readings
 from skep_platform.operations.doctor.findings import Finding, error, names, note, ok, warning
 from skep_platform.operations.readings import TableFacts
@@ -174,6 +175,7 @@ def check_stores() -> Iterator[Finding]:
 def _try_store(name: str) -> None:
     store, text = storages[name], b"skep admin doctor"
     key = f"doctor/{uuid7()}"
+    give_connection_back()
     saved = store.save(key, ContentFile(text))
     try:
         with store.open(saved) as file:
