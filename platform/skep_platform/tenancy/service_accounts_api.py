@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from skep_platform.accounts import mfa
 from skep_platform.accounts import queries as accounts
 from skep_platform.accounts import services as account_services
 from skep_platform.accounts.api import (
@@ -20,7 +21,7 @@ from skep_platform.accounts.api import (
 )
 from skep_platform.accounts.models import ApiToken, Scope
 from skep_platform.core.api import Body, validated
-from skep_platform.core.errors import Forbidden
+from skep_platform.core.errors import Forbidden, Unauthorized
 from skep_platform.core.paging import page, paged
 from skep_platform.tenancy import queries, service_accounts
 from skep_platform.tenancy.api import TAGS, vc_admin
@@ -179,8 +180,13 @@ def _confirm(request: Request, body: dict[str, Any]) -> None:
     if "password" not in body:
         message = "A token cannot make tokens: give your password as well, or use the web page."
         raise Forbidden(message, code="token_by_token")
-    caller = request.user.get_username()
-    account_services.check_login(request, caller, body["password"], body.get("code", ""))
+    caller, code = request.user.get_username(), body.get("code", "")
+    found, second = account_services.check_login(request, caller, body["password"], code)
+    if found.pk != request.user.pk:  # the directory may know another user by this name
+        raise Unauthorized("Wrong user name or password.", code="login_failed")
+    if mfa.is_required(found) and not second:
+        message = "Log in on the web page first, and set up MFA there."
+        raise Forbidden(message, code="mfa_setup_required")
 
 
 def _shown(rows: list[ServiceAccount]) -> list[Any]:

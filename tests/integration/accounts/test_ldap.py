@@ -75,6 +75,19 @@ def test_a_command_line_gets_a_token_by_the_same_password(ldap):
     assert answer.status_code == 201
 
 
+def test_the_password_of_another_person_of_this_name_confirms_no_token_of_a_service_account(ldap):
+    log_in("ann")
+    User.objects.filter(username="ann").update(username="ann-of-the-directory")
+    ann = make_user("ann")  # logs in by single sign-on
+    User.objects.filter(pk=ann.pk).update(password="!")
+    make_vc("team", vc_admins=[ann])
+    api, accounts = Api(ann), "/virtual-clusters/team/service-accounts"
+    assert api.post(accounts, {"name": "ci"}).status_code == 201
+    refused = api.post(f"{accounts}/ci/tokens", {"password": slapd.PASSWORD})
+    assert refusal(refused) == (401, "login_failed")
+    assert not ApiToken.objects.filter(user__is_service_account=True).exists()
+
+
 def test_groups_follow_the_directory_at_each_login(ldap):
     research()
     browser = Api()

@@ -146,6 +146,14 @@ def test_a_token_makes_a_token_only_with_the_password_of_its_user(head):
     by_token(api, password=PASSWORD)
 
 
+def test_a_token_makes_a_token_for_no_user_who_has_to_set_up_mfa_first(head, settings):
+    made(head)
+    settings.SKEP_REQUIRE_MFA = "all"
+    answer = Api(head.user).post(f"{ROOT}/ci/tokens", {"password": PASSWORD})
+    assert refusal(answer) == (403, "mfa_setup_required")
+    assert not ApiToken.objects.filter(user__is_service_account=True).exists()
+
+
 def test_a_virtual_cluster_has_no_more_of_them_than_its_limit(head):
     vc = make_vc("other", vc_admins=[head.user])
     limits.set_limit(None, vc, "service_accounts", 1)
