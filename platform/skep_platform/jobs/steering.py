@@ -25,8 +25,7 @@ from skep_platform.jobs import queries
 from skep_platform.jobs.lifecycle import preempting
 from skep_platform.jobs.lifecycle.decisions import Verdict
 from skep_platform.jobs.lifecycle.failures import avoiding
-from skep_platform.jobs.lifecycle.job_state import lock
-from skep_platform.jobs.lifecycle.stopping import audited
+from skep_platform.jobs.lifecycle.stopping import audited, lock_found
 from skep_platform.jobs.models import Job, JobAttempt, TaskAttempt, TaskRole
 from skep_platform.jobs.states import JOB, JobState
 from skep_platform.jobs.submission.cloning import clone_of, own
@@ -44,7 +43,7 @@ def run_opportunistically(user: User, job_id: UUID) -> Job:
     `no_free_gpus`."""
     job = _changeable(user, job_id)
     with transaction.atomic():
-        lock(Job.objects.filter(pk=job.pk))
+        lock_found(user, job.pk)
         job.refresh_from_db()
         if not queries.in_queue(job) or job.awaits_dependencies or job.stop_requested_at:
             message = f"The job is {job.state} and does not wait for GPUs."
@@ -80,7 +79,7 @@ def end_retries(user: User, job_id: UUID) -> Job:
     Raises NotFound, Forbidden `may_not_change`, and Conflict `job_ended`."""
     job = _changeable(user, job_id)
     with transaction.atomic():
-        row = lock(Job.objects.filter(pk=job.pk))[0].row
+        row = lock_found(user, job.pk).row
         if row.state not in JOB.active or row.stop_requested_at:
             message = f"The job is {row.state}: it is not tried again anyway."
             raise Conflict(message, code="job_ended", state=row.state)
@@ -128,7 +127,7 @@ def move(user: User, job_id: UUID, node: str) -> Job:
     job = _changeable(user, job_id)
     now = timezone.now()
     with transaction.atomic():
-        row = lock(Job.objects.filter(pk=job.pk))[0].row
+        row = lock_found(user, job.pk).row
         present = TaskAttempt.objects.filter(
             job=job, index=row.attempt, released_at=None, node__name=node
         )

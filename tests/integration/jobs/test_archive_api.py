@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -120,6 +121,34 @@ def test_tokens_of_jobs_do_not_reach_the_archive(people, team):
     assert refusal(api.get("/archived-jobs")) == (403, "job_token_not_allowed")
     assert refusal(api.get(f"/archived-jobs/{row.pk}")) == (403, "job_token_not_allowed")
     assert refusal(api.get(f"/jobs/{row.pk}")) == (404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("action", "body"),
+    [
+        ("stop", {}),
+        ("retry", {}),
+        ("opportunistic", {}),
+        ("end-retries", {}),
+        ("move", {"node": "n"}),
+    ],
+)
+def test_a_job_that_is_archived_just_before_it_is_changed_is_answered_as_archived(
+    people, team, action, body
+):
+    job = job_that_ran(people["alice"].user, team)
+    done = []
+
+    def archive_first(execute: Any, sql: str, *rest: Any) -> Any:
+        if 'FROM "jobs_job"' in sql and "FOR NO KEY UPDATE" in sql and not done:
+            done.append(sql)
+            assert archiving.archive_old() == 1
+        return execute(sql, *rest)
+
+    with connection.execute_wrapper(archive_first):
+        answer = people["alice"].post(f"/jobs/{job.pk}/{action}", body)
+    assert done
+    assert refusal(answer) == (404, "job_archived")
 
 
 def test_a_job_is_shown_with_its_record(people, team):

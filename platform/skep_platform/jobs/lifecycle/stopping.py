@@ -22,7 +22,7 @@ from skep_platform.cluster.services import bump_revision
 from skep_platform.core import notifications
 from skep_platform.core.errors import Conflict, Forbidden
 from skep_platform.core.events import record
-from skep_platform.jobs import queries
+from skep_platform.jobs import archive, queries
 from skep_platform.jobs.lifecycle import messages
 from skep_platform.jobs.lifecycle.advance import advance
 from skep_platform.jobs.lifecycle.decisions import Verdict
@@ -40,7 +40,7 @@ def stop(user: User, job_id: UUID) -> Job:
         message = "Only the owner, a VC admin of its virtual cluster or an admin may stop a job."
         raise Forbidden(message, code="may_not_stop")
     with transaction.atomic():
-        locked = lock(Job.objects.filter(pk=job_id))[0]
+        locked = lock_found(user, job_id)
         if locked.row.state in JOB.active and locked.row.stop_requested_at is None:
             who = user.get_username()
             stop_locked(locked, messages.stopped(who), actor=who)
@@ -56,7 +56,7 @@ def retry_now(user: User, job_id: UUID) -> Job:
         message = "Only the owner, a VC admin of its virtual cluster or an admin may do that."
         raise Forbidden(message, code="may_not_retry")
     with transaction.atomic():
-        row = lock(Job.objects.filter(pk=job_id))[0].row
+        row = lock_found(user, job_id).row
         if row.state != JobState.WAITING or row.placed_at or row.not_before is None:
             message = f"The job is {row.state} and does not wait for a retry."
             raise Conflict(message, code="not_waiting_to_retry", state=row.state)
@@ -67,6 +67,15 @@ def retry_now(user: User, job_id: UUID) -> Job:
     notifications.notify_scheduler()
     notifications.notify_topic("job", job_id)
     return queries.find(user, job_id)
+
+
+def lock_found(user: User, job_id: UUID) -> LockedJob:
+    """Lock a job that `queries.find` found a moment before. Raises NotFound where it was archived
+    since, as `find` does."""
+    locked = lock(Job.objects.filter(pk=job_id))
+    if not locked:
+        raise archive.missing(user, job_id)
+    return locked[0]
 
 
 def audited(job: Job, action: str, **values: Any) -> None:
