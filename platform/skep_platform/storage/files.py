@@ -60,15 +60,35 @@ class Total:
 
 def list_folder(
     user: User, storage: Storage, path: str, after: str, limit: int, search: str = ""
-) -> tuple[list[Entry], bool]:
-    """Return the entries of a folder by name, at most `limit` that come after this name and have
-    `search` in theirs, and whether there are more. Raises SkepError."""
-    part = search.casefold()
+) -> tuple[list[Entry], str | None]:
+    """Return the entries of a folder in the order of their bytes, at most `limit` that come after
+    this place and have `search` in their names, and the place to go on from; None at the end.
+    Raises SkepError."""
+    part, start = search.casefold(), _bytes_of(after)
     with _errors(path), _folder(user, storage, _parts(path)) as folder, os.scandir(folder) as found:
-        fitting = (e.name for e in found if e.name > after and part in e.name.casefold())
-        names = heapq.nsmallest(limit + 1, fitting)
+        fitting = (os.fsencode(e.name) for e in found if part in e.name.casefold())
+        names = heapq.nsmallest(limit + 1, (name for name in fitting if name > start))
         entries = [entry for name in names[:limit] if (entry := _entry(folder, name))]
-    return entries, len(names) > limit
+    return entries, _place_of(names[limit - 1]) if len(names) > limit else None
+
+
+def _place_of(name: bytes) -> str:
+    """Return a name as the place in a list; one that is no text as its hexadecimal digits behind
+    "/", which no name has."""
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        return f"/{name.hex()}"
+
+
+def _bytes_of(place: str) -> bytes:
+    if not place.startswith("/"):
+        return place.encode()
+    try:
+        return bytes.fromhex(place[1:])
+    except ValueError:
+        message = "The place is not one that this list gave."
+        raise SkepError(message, code="cursor_invalid") from None
 
 
 def total(user: User, storage: Storage, path: str) -> Total:
@@ -243,15 +263,19 @@ def _own_as(made: int, folder: int) -> None:
         os.fchown(made, owner.st_uid, owner.st_gid)
 
 
-def _entry(folder: int, name: str) -> Entry | None:
+def _entry(folder: int, name: bytes) -> Entry | None:
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:  # removed meanwhile
         return None
     kinds = {stat.S_IFDIR: "folder", stat.S_IFREG: "file", stat.S_IFLNK: "link"}
     kind = kinds.get(stat.S_IFMT(found.st_mode), "other")
-    shown = name.encode("utf-8", "surrogateescape").decode(errors="replace")
-    return Entry(shown, kind, found.st_size if kind == "file" else 0, _modified(found))
+    return Entry(
+        name.decode(errors="replace"),
+        kind,
+        found.st_size if kind == "file" else 0,
+        _modified(found),
+    )
 
 
 def _modified(found: os.stat_result) -> datetime:

@@ -110,10 +110,9 @@ class StorageFilesView(APIView):
         """List a folder of a storage by name."""
         user, query = current_user.user(request), parameters(ListQuery, request)
         storage, writable = queries.usable(user, name)
-        entries, more = files.list_folder(
+        entries, following = files.list_folder(
             user, storage, query["path"], query["after"], query["limit"], query["search"]
         )
-        following = entries[-1].name if more and entries else None
         body = {"writable": writable, "results": entries, "next": following}
         return Response(StorageFilesSerializer(body).data)
 

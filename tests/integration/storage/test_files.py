@@ -131,12 +131,43 @@ def test_whole_file_is_streamed(ann, served):
 def test_large_folder_is_listed_in_parts(ann, served):
     for number in range(25):
         (served / f"team/{number:02}").touch()
-    api, after, found = Api(ann), "", []
+    assert paged(Api(ann), 10) == [f"{number:02}" for number in range(25)]
+
+
+def test_names_that_are_no_text_are_listed_once_each_wherever_a_page_ends(ann, served):
+    folder = os.fsencode(served / "team")
+    written = [b"a", b"x\x80", b"x\xff", b"x\xff2", "x\ue000".encode(), "x\ufffd".encode(), b"y"]
+    for name in written:
+        with open(os.path.join(folder, name), "wb"):
+            pass
+    for limit in (1, 2, 3):
+        found = paged(Api(ann), limit)
+        assert found == [name.decode(errors="replace") for name in sorted(written)]
+    wrong = Api(ann).get("/storages/team/files", after="/xyz")
+    assert refusal(wrong) == (400, "cursor_invalid")
+
+
+def test_a_page_whose_files_are_removed_at_that_moment_is_not_the_last(ann, served, monkeypatch):
+    for name in ("a", "b", "c"):
+        (served / "team" / name).touch()
+    entry = files._entry
+
+    def removed(folder: int, name: bytes) -> Any:
+        if name == b"a":
+            os.unlink(name, dir_fd=folder)
+        return entry(folder, name)
+
+    monkeypatch.setattr(files, "_entry", removed)
+    assert paged(Api(ann), 1) == ["b", "c"]
+
+
+def paged(api: Api, limit: int) -> list[str]:
+    after, found = "", []
     while after is not None:
-        page = api.get("/storages/team/files", after=after, limit=10).json()
+        page = api.get("/storages/team/files", after=after, limit=limit).json()
         found += [row["name"] for row in page["results"]]
         after = page["next"]
-    assert found == [f"{number:02}" for number in range(25)]
+    return found
 
 
 def test_folder_is_searched_by_a_part_of_names_page_after_page(ann, served):
