@@ -15,6 +15,7 @@ from skep_platform.accounts import current_user
 from skep_platform.accounts.models import Scope
 from skep_platform.core.api import Body, validated
 from skep_platform.core.paging import page, paged
+from skep_platform.core.throttling import Searches
 from skep_platform.storage import datasets
 from skep_platform.storage.models import Dataset
 from skep_platform.tenancy import queries as tenancy
@@ -60,6 +61,7 @@ class DatasetChange(Body):
 
 class DatasetsView(APIView):
     token_scope = Scope.SUBMIT
+    throttle_classes = (Searches,)
 
     @paged(
         "list_datasets",

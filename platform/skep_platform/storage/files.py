@@ -94,13 +94,19 @@ def _bytes_of(place: str) -> bytes:
 def total(user: User, storage: Storage, path: str) -> Total:
     """Count what lies below a folder, each file once however many names it has; or describe a file.
     Raises SkepError."""
+    return of_file(user, storage, path) or _count(user, storage, path)
+
+
+def of_file(user: User, storage: Storage, path: str) -> Total | None:
+    """Describe a file; None for a folder. Raises SkepError."""
     *folders, name = _parts(path) or [""]
-    if name:
-        with _errors(path), _folder(user, storage, folders) as folder:
-            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if not stat.S_ISDIR(found.st_mode):
-            return Total(found.st_size, files=1, modified_at=_modified(found))
-    return _count(user, storage, path)
+    if not name:
+        return None
+    with _errors(path), _folder(user, storage, folders) as folder:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if stat.S_ISDIR(found.st_mode):
+        return None
+    return Total(found.st_size, files=1, modified_at=_modified(found))
 
 
 def _count(user: User, storage: Storage, path: str) -> Total:

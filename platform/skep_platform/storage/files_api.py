@@ -23,6 +23,7 @@ from skep_platform.accounts.models import Scope
 from skep_platform.audit import services as audit
 from skep_platform.core.api import parameters
 from skep_platform.core.errors import SkepError
+from skep_platform.core.throttling import Scans, Searches
 from skep_platform.files.api import Unread
 from skep_platform.storage import files, queries
 
@@ -99,6 +100,7 @@ class UploadQuery(PathQuery):
 
 class StorageFilesView(APIView):
     token_scope = Scope.SUBMIT
+    throttle_classes = (Searches,)
 
     @extend_schema(
         operation_id="list_storage_files",
@@ -211,7 +213,10 @@ class StorageUsageView(APIView):
         """Count the files below a folder of a storage, or describe a file."""
         user, query = current_user.user(request), parameters(PathQuery, request)
         storage, _ = queries.usable(user, name)
-        found = files.total(user, storage, query["path"])
+        found = files.of_file(user, storage, query["path"])
+        if found is None:
+            Scans().allow_request(request, self)
+            found = files.total(user, storage, query["path"])
         return Response(StorageUsageSerializer(found).data)
 
 

@@ -18,7 +18,7 @@ from skep_platform.accounts import current_user
 from skep_platform.core.api import parameters, validated
 from skep_platform.core.errors import Forbidden
 from skep_platform.core.paging import PAGE_PARAMETERS, numbered_page
-from skep_platform.core.throttling import Exports
+from skep_platform.core.throttling import Exports, Searches
 from skep_platform.tenancy import queries as tenancy
 from skep_platform.usage import budgets, by_job, queries
 from skep_platform.usage.exporting import csv_response
@@ -39,7 +39,15 @@ MAX_EXPORTED = 100_000  # lines of a file
 SUMS = ("allocated_s", "guaranteed_s", "borrowed_s", "used_s", "idle_s", "unknown_s", "utilization")
 
 
+class NamesSearched(Searches):
+    """Usage of what has a text in its name, counted with the other searches."""
+
+    parameters = ("name",)
+
+
 class UsageView(APIView):
+    throttle_classes = (NamesSearched,)
+
     @extend_schema(
         operation_id="get_usage",
         parameters=[UsageQuery, *PAGE_PARAMETERS],

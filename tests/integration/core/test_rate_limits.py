@@ -23,6 +23,8 @@ LIMITED = [
     ("GET /jobs?search=train", throttling.Searches, None),
     ("GET /jobs/count?search=train", throttling.Searches, None),
     ("GET /audit?target=train", throttling.Searches, None),
+    ("GET /datasets?search=train", throttling.Searches, None),
+    ("GET /usage?by=job&name=train", throttling.Searches, None),
     ("GET /jobs/{job}/logs/search?q=x", throttling.Searches, None),
     ("GET /jobs/{job}/ranks", throttling.Searches, None),
     ("GET /jobs/{job}/log-tails", throttling.Searches, None),

@@ -14,6 +14,7 @@ from tests.support.platform_factories import make_user, make_vc
 
 from skep_platform.accounts.models import ApiToken, Scope
 from skep_platform.audit.models import AuditEntry
+from skep_platform.core.throttling import Searches
 from skep_platform.storage import files, queries, services
 from skep_platform.tenancy.models import Membership, Role
 
@@ -178,6 +179,18 @@ def test_folder_is_searched_by_a_part_of_names_page_after_page(ann, served):
     assert [row["name"] for row in page["results"]] == ["Epoch-1.pt", "epoch-2.pt"]
     rest = api.get("/storages/team/files", search="EPOCH", after=page["next"]).json()
     assert ([row["name"] for row in rest["results"]], rest["next"]) == (["epoch-3.pt"], None)
+
+
+def test_searches_and_counts_of_folders_are_limited_and_files_are_not(ann, served, monkeypatch):
+    (served / "team/model.pt").touch()
+    api, of_team = Api(ann), "/storages/team"
+    monkeypatch.setattr(Searches, "most", 1)
+    assert api.get(f"{of_team}/files", search="model").status_code == 200
+    assert api.get(f"{of_team}/files", search="model").status_code == 429
+    assert api.get(f"{of_team}/usage").status_code == 429
+    for _ in range(2):
+        assert api.get(f"{of_team}/files").status_code == 200
+        assert look(api, f"{of_team}/usage", path="model.pt").status_code == 200
 
 
 def test_02_users_see_their_own_folders_alone(ann, served, admin):
