@@ -7,10 +7,12 @@ queries for each rule.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import redis
 from django.core.cache import cache
 from django.db.models import Count, F, Q, QuerySet
 from django.db.models.functions import Coalesce, Now
@@ -172,11 +174,10 @@ CERTIFICATES_S = 3600  # they are read again after so long
 
 
 def _certificates(rule: AlertRule) -> Iterable[Met]:
-    known = cache.get(CERTIFICATES_KEY)
-    if known is None:
-        known = [_plain(one) for one in network.certificates()]
-        cache.set(CERTIFICATES_KEY, known, CERTIFICATES_S)
-    for one in known:
+    def read() -> list[Any]:
+        return [_plain(one) for one in network.certificates()]
+
+    for one in _kept(CERTIFICATES_KEY, CERTIFICATES_S, read):
         expires = datetime.fromtimestamp(one["expires_at"], UTC) if one["expires_at"] else None
         about = f"The certificate of {one['host']} ({one['name']})"
         if one["problem"]:
@@ -209,22 +210,35 @@ WARNINGS_TOO = 2  # the threshold
 
 def _doctor(rule: AlertRule) -> Iterable[Met]:
     """Return the checks of the doctor that found an error, or from the threshold 2 on a warning."""
-    known = cache.get(DOCTOR_KEY)
-    if known is None:
-        known = [
+
+    def look() -> list[Any]:
+        return [
             [one.check, found.severity, f"{found.message} {found.action}"]
             for one in doctor.run(WATCHED)
             for found in one.findings
             if found.severity in (ERROR, WARNING)
         ]
-        cache.set(DOCTOR_KEY, known, DOCTOR_S)
+
     wanted = (ERROR,) if rule.threshold < WARNINGS_TOO else (ERROR, WARNING)
     texts: dict[str, list[str]] = {}
-    for check, severity, text in known:
+    for check, severity, text in _kept(DOCTOR_KEY, DOCTOR_S, look):
         if severity in wanted:
             texts.setdefault(check, []).append(text)
     for check, found in texts.items():
         yield Met(check, check, " ".join(found), "/health")
+
+
+def _kept(key: str, seconds: int, make: Callable[[], list[Any]]) -> list[Any]:
+    """Return what is kept under the key, or make it and keep it. Made anew while Redis is away or
+    takes no writes: that is when the doctor has something to report."""
+    known = None
+    with suppress(redis.RedisError):
+        known = cache.get(key)
+    if known is None:
+        known = make()
+        with suppress(redis.RedisError):
+            cache.set(key, known, seconds)
+    return list(known)
 
 
 NOTIFY, CORDON, STOP = RuleAction.NOTIFY, RuleAction.CORDON, RuleAction.STOP

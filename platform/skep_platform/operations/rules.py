@@ -148,7 +148,7 @@ def evaluate() -> None:
             # Outside of the transaction: certificates are read over the network.
             met = conditions.find(rule)
             _apply(rule, met)
-        except (DatabaseError, SkepError) as error:
+        except Exception as error:
             log.warning("alert_rule_failed", rule=rule.name, error=str(error)[:300])
 
 

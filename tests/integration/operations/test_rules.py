@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from django.core.cache import cache
 from django.utils import timezone
 from tests.support.jobs_world import attempts_of, placed, report
@@ -45,6 +46,33 @@ def sent(user: Any) -> list[str]:
     """Return what a user was notified of."""
     collecting.collect()
     return [n["message"] for one in Notification.objects.filter(user=user) for n in one.items]
+
+
+def test_a_cache_that_fails_keeps_no_rule_from_being_evaluated(monkeypatch):
+    def fail(*_: Any, **__: Any) -> Any:
+        raise redis.ConnectionError("MISCONF")
+
+    monkeypatch.setattr(conditions.cache, "get", fail)
+    monkeypatch.setattr(conditions.cache, "set", fail)
+    found = Certificate("public address", "skep.example.org", None, "expired.")
+    monkeypatch.setattr(conditions.network, "certificates", lambda: [found])
+    rule("certificate")
+    rule("bad_node")
+    sicken(make_node("sick"))
+    rules.evaluate()
+    assert Alert.objects.count() == 2
+
+
+def test_a_rule_that_fails_keeps_no_other_one_from_being_evaluated(monkeypatch):
+    def fail() -> Any:
+        raise OSError("no file of certificates")
+
+    monkeypatch.setattr(conditions.network, "certificates", fail)
+    rule("certificate")
+    rule("bad_node")
+    sicken(make_node("sick"))
+    rules.evaluate()
+    assert [alert.rule.kind for alert in Alert.objects.all()] == ["bad_node"]
 
 
 class TestAlerts:
