@@ -32,6 +32,9 @@ JITTER = 0.1
 MAX_FAILURES = 20  # of a webhook in a row, until it is disabled
 BATCH = 20
 CLAIM_S = 240
+# So long a worker begins to send the e-mails of a claim. Each takes some answers of the server, for
+# which EMAIL_TIMEOUT is waited: where it is slow, 20 would outlast the claim and be sent twice.
+MAIL_S = 100.0
 ROUND_S = 20.0  # then another run goes on
 
 
@@ -92,7 +95,9 @@ def _send_mails(claimed: Sequence[Delivery], token: UUID) -> None:
         else:
             ready.append(one)
     if ready:
-        mail.send(ready, done)
+        left = mail.send(ready, done, time.monotonic() + MAIL_S)
+        rows = Delivery.objects.filter(pk__in=[one.pk for one in left], claim=token)
+        rows.update(claim=None, claimed_until=None)
 
 
 def _undeliverable(one: Delivery) -> str:

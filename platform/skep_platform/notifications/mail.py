@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import smtplib
+import time
 from collections.abc import Callable, Sequence
 from email.utils import parseaddr
 from typing import Any
@@ -26,19 +27,23 @@ def problem() -> str:
     return ""
 
 
-def send(deliveries: Sequence[Delivery], done: Done) -> None:
+def send(deliveries: Sequence[Delivery], done: Done, until: float) -> Sequence[Delivery]:
     """Send e-mails, and report each by `done`. What a server refuses for good (a code of 5xx) is
-    not tried again; a server that is down is asked once for all of them."""
+    not tried again; a server that is down is asked once for all of them. Return those that were
+    left when the monotonic clock showed `until`; the first one is tried in any case."""
     connection = get_connection(timeout=settings.EMAIL_TIMEOUT)
     try:
         connection.open()
     except (OSError, smtplib.SMTPException) as error:
         for one in deliveries:
             done(one, f"The mail server cannot be reached ({type(error).__name__}).", False)
-        return
+        return ()
     try:
-        for one in deliveries:
+        for number, one in enumerate(deliveries):
+            if number and time.monotonic() > until:
+                return deliveries[number:]
             _send(one, connection, done)
+        return ()
     finally:
         _close(connection)
 

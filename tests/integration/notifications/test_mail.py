@@ -90,6 +90,19 @@ def test_32_the_name_of_a_job_adds_no_header(mailbox, alice, vc):
 
 
 class TestFailures:
+    def test_a_slow_server_gets_no_mail_whose_claim_may_end_before_it_is_sent(
+        self, mailbox, alice, vc, monkeypatch
+    ):
+        monkeypatch.setattr(delivering, "MAIL_S", -1.0, raising=False)
+        bob = make_user("bob", email="bob@example.org")
+        fail(alice, vc, "a")
+        fail(bob, vc, "b")
+        with later(61):
+            assert mailbox.connections == 0
+            delivering.deliver("email")
+        assert (len(mailbox.mails), mailbox.connections) == (2, 2)  # by a claim each
+        assert set(Delivery.objects.values_list("state", "attempts")) == {("sent", 1)}
+
     def test_a_server_that_is_down_is_asked_again_later(self, mailbox, alice, vc, settings):
         settings.EMAIL_PORT = free_port()
         fail(alice, vc, "a")
