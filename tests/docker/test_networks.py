@@ -180,6 +180,27 @@ async def test_several_nodes_of_one_engine_start_at_once(busybox, cluster, docke
         await node.close()
 
 
+@pytest.mark.parametrize("network", ["isolated", "job"])
+async def test_a_bridge_that_an_operator_pruned_is_made_again_for_the_task(
+    runtime, busybox, cluster, docker_engine, network
+):
+    """As `docker network prune` leaves it: before the task is created, and before its start."""
+
+    def prune() -> int:
+        found = docker_engine.networks.list(filters={"label": f"skep.cluster={cluster}"})
+        for bridge in found:
+            bridge.remove()
+        return len(found)
+
+    spec = make_spec(busybox, "echo before", network=network)
+    assert (await run(runtime, spec)).stdout == "before\n"
+    prune()
+    container_id = await runtime.create(make_spec(busybox, "exit 4", network=network))
+    assert prune() == 1
+    await runtime.start(container_id)
+    assert (await runtime.wait(container_id)).exit_code == 4
+
+
 async def test_a_node_that_stops_without_containers_leaves_no_bridge(
     busybox, cluster, docker_engine
 ):

@@ -197,6 +197,7 @@ class DockerRuntime:
         """A container is started once: what was started before is left as it is, also when it is
         over. Waits for an engine that does not answer, for it may have started it."""
         check_free(ports)
+        restored = False
         while (found := await self._not_started(container_id)) is not None:
             await self._networks.ensure_fence()
             sources = bind_sources(found)
@@ -206,9 +207,8 @@ class DockerRuntime:
                 await self._storages.release(sources)
                 break
             except EngineError as error:
-                if "network" in error.message and "not found" in error.message:
-                    self._networks.forget_isolated()
-                raise _start_failure(error) from None
+                if not (restored := not restored and await self._networks.restore(found, error)):
+                    raise _start_failure(error) from None
             except RuntimeFailure as failure:
                 log.warning("start_unanswered", container_id=container_id, problem=failure.message)
             await asyncio.sleep(RECONNECT_S)

@@ -27,6 +27,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+import structlog
+
 from skep_agent.config import interfaces
 from skep_agent.containers import RuntimeFailure
 from skep_agent.isolation.create import NodeFacts
@@ -35,6 +37,8 @@ from skep_agent.network.firewall import Firewall, unavailable
 from skep_agent.network.plan import Plan
 from skep_agent.protocol import NetworkPolicy
 from skep_agent.runtimes.docker_engine import Engine, EngineError
+
+log = structlog.get_logger(__name__)
 
 # The engine itself has subnets for about 30 bridges; these are used past that.
 MORE_SUBNETS = ipaddress.ip_network("10.213.0.0/16")
@@ -63,23 +67,21 @@ class Networks:
         self._node = node
         self._fence = fence
         self._owner = {"skep.cluster": node.cluster, "skep.node": node.name}
-        self._isolated = ""
+        self._named = ""  # of the bridge for lonely tasks
         # A bridge without containers is removed: held from finding a bridge to creating the
         # container that keeps it.
         self.lock = asyncio.Lock()
 
     async def isolated(self) -> str:
-        """Return the id of the bridge for tasks that reach no other task; it is made on first
-        use."""
+        """Return the id of the bridge for tasks that reach no other task. It is made on first use,
+        and again when someone removed it, as `docker network prune` does while no task runs."""
         async with self.lock:
-            if not self._isolated:
-                interface = names.interface(self._node.cluster, "i", self._node.name)
-                labels = {"skep.isolated": "yes"}
+            interface = names.interface(self._node.cluster, "i", self._node.name)
+            labels = {"skep.isolated": "yes"}
+            if not self._named:
                 name = self._name("isolated")
-                if await self._without_resolver():
-                    name = f"container:{name}"
-                self._isolated = await self._ensure(name, interface, labels, _NO_COMPANY)
-        return self._isolated
+                self._named = f"container:{name}" if await self._without_resolver() else name
+            return await self._ensure(self._named, interface, labels, _NO_COMPANY)
 
     async def _without_resolver(self) -> bool:
         """Return whether lonely tasks ask the node's name servers themselves.
@@ -95,9 +97,23 @@ class Networks:
         known = tuple(map(int, version.split("."))) <= _RESOLVER_IS_A_PROCESS
         return known and bool(self._engine.host.socket_path) and name_servers_are_reached()
 
-    def forget_isolated(self) -> None:
-        """Forget the bridge, which someone removed."""
-        self._isolated = ""
+    async def restore(self, container: dict[str, Any], error: EngineError) -> bool:
+        """Return whether a container did not start for want of a bridge, which is there again now:
+        the engine finds it by its name. That of a gang is not, as it has to be joined with other
+        nodes."""
+        if error.status != 404 or not re.search(r"network .* not found", error.message):
+            return False
+        log.warning("network_removed", container_id=container["Id"], problem=error.message)
+        labels = container["Config"]["Labels"]
+        match labels.get("skep.network"):
+            case "isolated":
+                await self.isolated()
+            case "job":
+                async with self.lock:
+                    await self.of_job(labels["skep.job"])
+            case _:
+                return False
+        return True
 
     async def of_job(self, job_id: str) -> str:
         """Id of the job's bridge, made when there is none. Called with `lock` held."""
