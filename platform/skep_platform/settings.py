@@ -97,6 +97,8 @@ SKEP_OPENPAI_API     1: OpenPAI's REST API is served below /rest-server, for cli
                      root: at /api/v2, too (default: not at all)
 SKEP_METRICS_LISTEN  address:port of this process's /metrics for Prometheus (default: none); beyond
                      the loopback it takes the bearer token SKEP_METRICS_TOKEN
+SKEP_LIVENESS_FILE   file that a worker or beat touches as long as it goes round, with or without
+                     PostgreSQL and Redis, for the probe of its container (default: none)
 SKEP_LEASE_S, SKEP_HEARTBEAT_S, SKEP_SAMPLE_S   timing of the agents, in seconds
 SKEP_PLANNED_ABSENCE_S  how long jobs go on without a server that was stopped on purpose, in
                      seconds (default 3600, at most 86400, 0: no longer than a lease)
@@ -473,6 +475,7 @@ REST_KNOX = {"TOKEN_TTL": None, "AUTH_HEADER_PREFIX": "Bearer", "TOKEN_PREFIX": 
 CELERY_BROKER_URL = env_settings.broker_url(SKEP_REDIS_URL)
 CELERY_BROKER_TRANSPORT_OPTIONS = env_settings.broker_options(SKEP_REDIS_URL)
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # by default workers end after 48 minutes without it
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = "default"
 CELERY_TASK_ACKS_LATE = True

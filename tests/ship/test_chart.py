@@ -144,6 +144,20 @@ def test_every_part_of_the_server_is_there_and_probed(helm):
     )
 
 
+def test_no_container_is_restarted_for_an_engine_that_is_away(helm):
+    """/healthz asks neither PostgreSQL nor Redis, and the file is touched without them, too."""
+    found = documents(render(helm, "--set=apps.url=https://apps.example.net"))
+    servers = [c for d in found if d["kind"] == "Deployment" for c in containers(d)]
+    assert len(servers) == 6
+    for container in servers:
+        probe = container["livenessProbe"]
+        if "httpGet" in probe:
+            assert probe["httpGet"]["path"] == "/healthz"
+            continue
+        [touched] = [e["value"] for e in container["env"] if e["name"] == "SKEP_LIVENESS_FILE"]
+        assert probe["exec"]["command"] == ["sh", "-c", f'test -n "$(find {touched} -mmin -10)"']
+
+
 def test_finding_s1_what_agents_ask_goes_to_a_process_of_its_own(helm):
     found = {(d["kind"], d["metadata"]["name"]): d for d in documents(render(helm))}
     [rule] = found["Ingress", "hive"]["spec"]["rules"]

@@ -34,6 +34,7 @@ app.kubernetes.io/component: {{ .component }}
   valueFrom: {secretKeyRef: {name: {{ include "skep.secret" . }}, key: secrets-keys, optional: true}}
 {{- end }}
 - {name: SKEP_DATA_DIR, value: /var/lib/skep}
+- {name: SKEP_LIVENESS_FILE, value: /tmp/alive}
 - {name: SKEP_PUBLIC_URL, value: {{ .Values.publicUrl | quote }}}
 - {name: SKEP_APPS_URL, value: {{ .Values.apps.url | quote }}}
 - {name: SKEP_GATEWAY_URL, value: {{ .Values.gatewayUrl | quote }}}

@@ -7,6 +7,7 @@ from typing import Any
 import structlog
 from celery import beat
 
+from skep_platform.core import liveness
 from skep_platform.core.leadership import LEASE_S, RENEW_S, Leader
 
 log = structlog.get_logger(__name__)
@@ -20,12 +21,17 @@ class LeadingScheduler(beat.Scheduler):
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
         """Send one task that is due. Returns the seconds until the next look."""
+        liveness.touch()
         if self.leader is None:  # a lazy scheduler, of which Celery makes one, never ticks
             self.leader = Leader("beat")
             self.leader.start()
         if not self.leader.leads():
             return RENEW_S
         return min(super().tick(*args, **kwargs), LEASE_S)
+
+    def _ensure_connected(self) -> Any:
+        liveness.touch_while_connecting(self.connection)
+        return super()._ensure_connected()  # type: ignore[misc]
 
     def close(self) -> None:
         if self.leader is not None:

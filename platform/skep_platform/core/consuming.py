@@ -5,7 +5,8 @@ acknowledgement that the connection to the broker loses is not sent again: Celer
 for the loss of the connection to show in what it reads. A worker of one thread reads nothing while
 it has its one message, so it waited for ever, and with it the queue "scheduler": each process ran,
 and no job was placed. Here a worker that does nothing and may take nothing drops its connection;
-Celery then connects again, with nothing taken. This module is imported before Django is set up.
+Celery then connects again, with nothing taken. The same step shows that the worker goes round (see
+`liveness`). This module is imported before Django is set up.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from typing import Any
 
 import structlog
 from celery import Celery, bootsteps
+from kombu import Connection
+
+from skep_platform.core import liveness
 
 LOOK_S = 1.0
 LOOKS = 2  # in a row: a task that has just ended is acknowledged a moment later
@@ -30,6 +34,13 @@ class ConsumerCheck(bootsteps.StartStopStep):
         super().__init__(consumer, **options)
         self._looks = 0
         self._timer: Any = None
+        connect = consumer.ensure_connected
+
+        def ensure_connected(connection: Connection) -> Connection:
+            liveness.touch_while_connecting(connection)
+            return connect(connection)
+
+        consumer.ensure_connected = ensure_connected
 
     def start(self, consumer: Any) -> None:
         """Begin to look, after each connection to the broker anew."""
@@ -44,6 +55,7 @@ class ConsumerCheck(bootsteps.StartStopStep):
         """Raises ConnectionError, for which Celery connects again, when the worker is stuck."""
         from celery.worker import state  # which no other process loads
 
+        liveness.touch()
         works = state.reserved_requests or state.active_requests
         tasks = consumer.task_consumer
         if works or tasks is None or tasks.channel.qos.can_consume():

@@ -30,7 +30,9 @@ def consumer() -> Iterator[Any]:
         tasks = connection.Consumer(queue, prefetch_count=1, on_message=taken.append)
         with tasks:
             connection.drain_events(timeout=60)
-            yield SimpleNamespace(task_consumer=tasks, taken=taken, connection=connection)
+            yield SimpleNamespace(
+                task_consumer=tasks, taken=taken, connection=connection, ensure_connected=None
+            )
         queue.bind(connection.default_channel).delete()
 
 
