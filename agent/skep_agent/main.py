@@ -100,17 +100,28 @@ def run(
         int, typer.Option(help="Memory of each simulated GPU, in MiB.")
     ] = 81920,
     address: Annotated[
-        str, typer.Option(help="Address at which tasks of other nodes reach this one.")
+        str,
+        typer.Option(
+            envvar="SKEP_AGENT_ADDRESS",
+            help="Address at which tasks of other nodes reach this one.",
+        ),
     ] = "",
-    ports: Annotated[str, typer.Option(help="Ports that tasks may be given: FIRST-LAST.")] = (
-        "{}-{}".format(*DEFAULT_PORTS)
-    ),
+    ports: Annotated[
+        str,
+        typer.Option(envvar="SKEP_AGENT_PORTS", help="Ports that tasks may be given: FIRST-LAST."),
+    ] = "{}-{}".format(*DEFAULT_PORTS),
     labels: Annotated[
-        list[str] | None, typer.Option(help="Label of the node, as KEY=VALUE. May be repeated.")
+        list[str] | None,
+        typer.Option(
+            envvar="SKEP_AGENT_LABELS", help="Label of the node, as KEY=VALUE. May be repeated."
+        ),
     ] = None,
-    cpus: Annotated[float | None, typer.Option(help="CPUs to offer; default: all.")] = None,
+    cpus: Annotated[
+        float | None, typer.Option(envvar="SKEP_AGENT_CPUS", help="CPUs to offer; default: all.")
+    ] = None,
     memory_mb: Annotated[
-        int | None, typer.Option(help="Memory to offer, in MiB; default: all.")
+        int | None,
+        typer.Option(envvar="SKEP_AGENT_MEMORY_MB", help="Memory to offer, in MiB; default: all."),
     ] = None,
     fence: Annotated[
         str,

@@ -7,8 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import typer
 from ruamel.yaml import YAML
 
+from skep_agent import main
 from skep_platform.env_settings import proxy_list
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -124,12 +126,44 @@ def test_options_of_an_agent_reach_it():
     assert agent["environment"]["SKEP_AGENT_METRICS"] == ""
 
 
+def test_each_option_of_an_agent_has_a_variable_and_compose_passes_it_on():
+    """The unit of systemd and the chart pass on any variable."""
+    command = typer.main.get_command(main.app).commands["run"]
+    variables = {option.name: option.envvar for option in command.params}
+    simulated = {"runtime", "gpus", "gpu_model", "gpu_memory_mb"}
+    assert {name for name, variable in variables.items() if not variable} == simulated
+    files = ("deploy/agent.compose.yml", "deploy/storages.compose.yml")
+    done = compose(*files, env={"SKEP_PUBLIC_URL": "https://skep.example.org"})
+    agent = YAML(typ="safe", pure=True).load(done.stdout)["services"]["agent"]
+    passed = {*agent["environment"], "SKEP_AGENT_STATE"}  # whose place the image knows
+    assert set(filter(None, variables.values())) <= passed
+
+
+def test_each_part_has_what_the_chart_gives_it_too(services):
+    for name, service in services.items():
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["restart"] == ("no" if name == "migrate" else "unless-stopped"), name
+    for name in ("migrate", "web", "gateway", "apps", "scheduler", "worker", "beat"):
+        service = services[name]
+        assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"]), name
+        assert service["tmpfs"] == ["/tmp"], name
+        assert service["mem_limit"], name
+        if name != "migrate":
+            assert service["healthcheck"]["test"], name
+            assert service["stop_grace_period"] in ("1m", "1m0s"), name
+    agent = services["agent"]
+    assert (agent["cap_drop"], set(agent["cap_add"])) == (
+        ["ALL"],
+        {"DAC_OVERRIDE", "NET_ADMIN", "KILL"},
+    )
+
+
 def test_a_node_with_storages_may_mount_and_shares_its_mounts():
     env = {"SKEP_PUBLIC_URL": "https://skep.example.org", "SKEP_STORAGE_ROOT": "/srv/shared"}
     done = compose("deploy/agent.compose.yml", "deploy/storages.compose.yml", env=env)
     assert done.returncode == 0, done.stderr
     agent = YAML(typ="safe", pure=True).load(done.stdout)["services"]["agent"]
-    assert set(agent["cap_add"]) == {"NET_ADMIN", "SYS_ADMIN"}
+    assert {"NET_ADMIN", "SYS_ADMIN"} <= set(agent["cap_add"])
     assert agent["environment"]["SKEP_STORAGE_ROOTS"] == "/srv/shared"
     assert "/run/skep-agent:/run/skep-agent:rshared" in agent["volumes"]
     assert "/srv/shared:/srv/shared:rslave" in agent["volumes"]
