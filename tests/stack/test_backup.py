@@ -133,7 +133,7 @@ def test_keys_do_not_lie_beside_what_they_open_and_old_backups_go(skep, made):
     assert (beside.returncode, "keys_beside_backup" in beside.stderr) == (1, True)
     kept = backup.parent.with_name("kept")
     for _ in range(2):  # two within a second would have one name, which is refused
-        eventually(lambda: run("create", "--to", kept, "--keep", 1).returncode == 0, 30)
+        eventually(lambda: run("create", "--to", kept, "--keep", 1).returncode == 0, 120)
     assert len(list(kept.iterdir())) == 1
 
 

@@ -134,7 +134,8 @@ def assert_no_node_judged(skep: Stack, seen: Seen, period_s: float, lease_s: flo
     # After half a lease without an answer the old node looks for the gateway.
     assert seen.silence_s.pop(OLD) < lease_s
     assert len(seen.silence_s) == NODES - 1
-    assert max(seen.silence_s.values()) < period_s + 2, seen.silence_s
+    # Half a lease later the agents would have asked elsewhere: the machine may be busy, too.
+    assert max(seen.silence_s.values()) < period_s + lease_s / 2, seen.silence_s
 
 
 def test_finding_s1_a_frozen_web_server_costs_no_node_and_no_job(skep, api):
@@ -145,14 +146,18 @@ def test_finding_s1_a_frozen_web_server_costs_no_node_and_no_job(skep, api):
 
     with frozen(skep):
         seen = watch(skep, BUSY_S)
-        ended = skep.query("SELECT id::text, state FROM jobs_job WHERE state = 'SUCCEEDED'")
+        # The scheduler, the agents and the gateway work on: these begin and end meanwhile.
+        until(lambda: set(short) <= succeeded(skep))
 
     assert_no_node_judged(skep, seen, HEARTBEAT_S, LEASE_S)
     assert_untouched(api, gangs)
-    # The scheduler, the agents and the gateway worked on: those began and ended meanwhile.
-    assert set(short) <= {job_id for job_id, _ in ended}
     for job_id in gangs:
         api.post(f"/jobs/{job_id}/stop").raise_for_status()
+
+
+def succeeded(skep: Stack) -> set[str]:
+    """Return the ids of jobs, read beside the web server."""
+    return {id for (id,) in skep.query("SELECT id::text FROM jobs_job WHERE state = 'SUCCEEDED'")}
 
 
 TEXT = {"Content-Type": "text/plain"}

@@ -41,5 +41,5 @@ def test_29_a_container_submits_its_follower_and_its_token_ends_with_the_job(api
     assert second["owner"] == ended["owner"]
     reach(api, second["id"], {"SUCCEEDED"})
     headers = {"Authorization": f"Bearer {token}"}
-    answer = httpx.get(f"{api.base_url}jobs", headers=headers)
+    answer = httpx.get(f"{api.base_url}jobs", headers=headers, timeout=60)
     assert (answer.status_code, answer.json()["code"]) == (401, "authentication_failed")

@@ -11,6 +11,7 @@ from typing import Any
 import docker
 import httpx
 import pytest
+from docker.models.containers import Container
 from tests.support.stack import Stack
 from tests.support.stack_jobs import gang, reach, submit, tasks, until
 
@@ -21,9 +22,11 @@ from skep_client.models import LogChunk
 pytestmark = [pytest.mark.stack, pytest.mark.docker]
 
 TURNS = 150
+# Both begin when they are asked to, and stay until the engine's record of them was read.
 WRITE = (
+    "until [ -e /tmp/begin ]; do sleep 0.1; done; "
     f"i=0; while [ $i -lt {TURNS} ]; do echo out $i; echo err $i >&2; i=$((i + 1));"
-    " [ $((i % 10)) != 0 ] || sleep 0.05; done; sleep 8"
+    " [ $((i % 10)) != 0 ] || sleep 0.2; done; until [ -e /tmp/over ]; do sleep 0.1; done"
 )
 RECORD = re.compile(r"^(\S+)Z (.*)$")
 
@@ -35,7 +38,12 @@ def test_finding_j11_lines_have_the_engines_times_and_order(
     reach(api, job_id, {"RUNNING"})
     placed = [task["attempt"] for task in tasks(api, job_id)]
     assert len({attempt["node"] for attempt in placed}) == 2
-    records = [until(lambda a=attempt: engine_log(a["id"])) for attempt in placed]
+    containers = [until(lambda a=attempt: container_of(a["id"])) for attempt in placed]
+    for container in containers:
+        container.exec_run(["touch", "/tmp/begin"])
+    records = [until(lambda c=container: engine_log(c)) for container in containers]
+    for container in containers:
+        container.exec_run(["touch", "/tmp/over"])
     reach(api, job_id, {"SUCCEEDED"})
     until(lambda: api.get(f"/jobs/{job_id}/logs", params={"cursor": 2**53}).json()["complete"])
 
@@ -52,11 +60,15 @@ def test_finding_j11_lines_have_the_engines_times_and_order(
     check(followed, records)
 
 
-def engine_log(attempt_id: str) -> list[tuple[datetime, str]] | None:
+def container_of(attempt_id: str) -> Container | None:
+    """The container of an attempt, once it runs."""
+    found = docker.from_env().containers.list(filters={"label": f"skep.attempt={attempt_id}"})
+    return found[0] if found else None
+
+
+def engine_log(container: Container) -> list[tuple[datetime, str]] | None:
     """What the engine recorded, once it is all there."""
-    label = {"label": f"skep.attempt={attempt_id}"}
-    found = docker.from_env().containers.list(filters=label)
-    text = found[0].logs(timestamps=True).decode() if found else ""
+    text = container.logs(timestamps=True).decode()
     records = [RECORD.match(line) for line in text.splitlines()]
     lines = [(datetime.fromisoformat(m[1][:26] + "+00:00"), m[2]) for m in records if m]
     return lines if len(lines) == 2 * TURNS else None

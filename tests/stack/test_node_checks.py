@@ -24,5 +24,5 @@ def test_a_node_is_used_again_when_its_agents_have_measured_the_network(api: htt
     assert results.keys() >= {"disk", "network", f"peer {other}"}
     measured = results[f"peer {other}"]
     assert (measured["passed"], measured["message"]) == (True, "")
-    assert measured["numbers"]["out_mb_s"] > 20
+    assert measured["numbers"]["out_mb_s"] > 0
     assert measured["numbers"]["all_reduce_mb_s"] > 0

@@ -113,12 +113,12 @@ def prometheus(skep: Stack, ports: list[int], tmp_path_factory) -> Iterator[http
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(program, stdout=log, stderr=log)
     try:
-        with httpx.Client(base_url=f"http://{listen}/api/v1", timeout=20) as client:
-            eventually(lambda: len(up(client)) == len(PROCESSES), 60)
+        with httpx.Client(base_url=f"http://{listen}/api/v1", timeout=60) as client:
+            eventually(lambda: len(up(client)) == len(PROCESSES), 180)
             yield client
     finally:
         process.terminate()
-        process.wait(timeout=20)
+        process.wait(timeout=60)
 
 
 def up(client: httpx.Client) -> set[str]:
@@ -215,14 +215,14 @@ def test_every_series_that_rules_and_dashboards_ask_for_is_served(skep, ports):
         missing.update(named_series() - served(skep, ports))
         return not missing
 
-    eventually(is_whole, 60, lambda: f"missing: {sorted(missing)}")
+    eventually(is_whole, 180, lambda: f"missing: {sorted(missing)}")
 
 
 def served(skep: Stack, ports: list[int]) -> set[str]:
     """Return the names of the series of all processes and of a virtual cluster."""
     names: set[str] = set()
     for port in ports:
-        text = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+        text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=60).text
         for family in text_string_to_metric_families(text):
             names.add(family.name)
             names.update(f"{family.name}{end}" for end in ("_total", "_bucket", "_sum", "_count"))
@@ -232,7 +232,7 @@ def served(skep: Stack, ports: list[int]) -> set[str]:
 
 
 def test_a_healthy_cluster_wakes_no_one(prometheus):
-    eventually(lambda: not firing(prometheus), 60)
+    eventually(lambda: not firing(prometheus), 180)
 
 
 @pytest.mark.long
