@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import socket
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit
 
 import psycopg
 from psycopg.conninfo import make_conninfo
@@ -301,7 +302,7 @@ def smtp_problem(host: str, tls: str, password: str) -> str:
 def database_settings(url: str) -> dict[str, Any]:
     """Return Django's settings of the database at a URL, with libpq's own parameters in OPTIONS. As
     libpq does, it takes several hosts, and a folder of sockets for a host. Raises ValueError."""
-    parts = urlsplit(url)
+    parts = _split(url)
     name = parts.path.lstrip("/")
     if parts.scheme not in ("postgresql", "postgres") or not name:
         raise ValueError("SKEP_DATABASE_URL is to be postgresql://user:password@host:port/name")
@@ -340,25 +341,34 @@ class Sentinels:
     password: str | None = None
     sentinel_password: str | None = None
     database: int = 0
+    tls: dict[str, str] | None = None  # redis-py's ssl_ options; None: without TLS
 
     @property
     def login(self) -> dict[str, Any]:
         """Return the options of a connection to the master."""
-        return {"username": self.username, "password": self.password, "db": self.database}
+        login = {"username": self.username, "password": self.password, "db": self.database}
+        return login | self._encryption
 
     @property
     def sentinel_options(self) -> dict[str, object]:
         """Return the options of a connection to a sentinel."""
-        timeouts = {"socket_timeout": 1, "socket_connect_timeout": 1}
-        return timeouts | ({"password": self.sentinel_password} if self.sentinel_password else {})
+        options: dict[str, object] = {"socket_timeout": 1, "socket_connect_timeout": 1}
+        if self.sentinel_password:
+            options["password"] = self.sentinel_password
+        return options | self._encryption
+
+    @property
+    def _encryption(self) -> dict[str, object]:
+        return {} if self.tls is None else {"ssl": True, **self.tls}
 
 
 def sentinels(url: str) -> Sentinels | None:
     """Return what sentinel://[user]:[password]@host[:port],…/[database]?master=name says; None for
     any other URL. `sentinel_password` in the query is the password of the sentinels themselves.
+    sentinels:// speaks TLS with the sentinels and with Redis, with the `ssl_` options of rediss://.
     Raises ValueError."""
-    parts = urlsplit(url)
-    if parts.scheme != "sentinel":
+    parts = _split(url)
+    if parts.scheme not in ("sentinel", "sentinels"):
         return None
     username, password, named, query = _several_hosts(url, 26379)
     hosts = tuple((host, port) for host, port in named if host)
@@ -374,7 +384,14 @@ def sentinels(url: str) -> Sentinels | None:
         password or None,
         query.get("sentinel_password"),
         int(database),
+        _tls_options(query) if parts.scheme == "sentinels" else None,
     )
+
+
+def _tls_options(query: dict[str, str]) -> dict[str, str]:
+    found = {name: value for name, value in query.items() if name.startswith("ssl_")}
+    # Celery, unlike all others, looks at the certificate only where it is asked to.
+    return {"ssl_cert_reqs": "required"} | found
 
 
 def redis_problem(url: str) -> str:
@@ -386,10 +403,20 @@ def redis_problem(url: str) -> str:
     return ""
 
 
+def _split(url: str) -> SplitResult:
+    """Return the parts of a URL that may name several hosts: `urlsplit` refuses an IPv6 address
+    that is not the only one."""
+    scheme, separator, rest = url.partition("://")
+    end = re.search(r"[/?#]|$", rest)
+    assert end is not None
+    hosts, rest = rest[: end.start()], rest[end.start() :]
+    return urlsplit(f"{scheme}{separator}{rest}")._replace(netloc=hosts)
+
+
 def _several_hosts(url: str, port: int) -> tuple[str, str, list[tuple[str, int]], dict[str, str]]:
     """Return user, password, hosts with their ports (`port` where none is given) and query of a URL
     that may name several hosts. Raises ValueError."""
-    parts = urlsplit(url)
+    parts = _split(url)
     login, _, addresses = parts.netloc.rpartition("@")
     user, _, password = login.partition(":")
     each = [urlsplit(f"//{address}") for address in addresses.split(",")]
@@ -412,6 +439,12 @@ def broker_options(url: str) -> dict[str, object]:
         return dict(BROKER_OPTIONS)
     options = {"master_name": known.master, "sentinel_kwargs": known.sentinel_options}
     return BROKER_OPTIONS | options
+
+
+def broker_tls(url: str) -> dict[str, str] | bool:
+    """Return Celery's options of TLS where they are not part of its URL; False without them."""
+    known = sentinels(url)
+    return known.tls if known and known.tls is not None else False
 
 
 def broker_url(url: str) -> str:
@@ -454,7 +487,11 @@ def channel_host(url: str) -> object:
     known = sentinels(url)
     if known is None:
         return url
-    hosts = {"sentinels": list(known.hosts), "master_name": known.master}
+    hosts = {
+        "sentinels": list(known.hosts),
+        "sentinel_kwargs": known.sentinel_options,
+        "master_name": known.master,
+    }
     return hosts | {name: value for name, value in known.login.items() if value}
 
 

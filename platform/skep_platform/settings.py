@@ -4,7 +4,8 @@ SKEP_SECRET_KEY      signing key, at least 32 random characters (required)
 SKEP_DATABASE_URL    postgresql://user:password@host:port/name with libpq's parameters, or with a
                      unix socket postgresql://user:password@/name?host=/folder (required)
 SKEP_REDIS_URL       redis://:password@host:port, or unix://:password@/path?db=0, or behind Sentinel
-                     sentinel://:password@host:port,host:port/0?master=name (required)
+                     sentinel://:password@host:port,host:port/0?master=name, with TLS
+                     sentinels://… (required)
 SKEP_DATA_DIR        where log chunks lie when no object store is set (required)
 SKEP_PUBLIC_URL      the address people type, for example https://skep.example.org
 SKEP_ALLOW_HTTP      1: SKEP_PUBLIC_URL may be http:// beyond the loopback, for a try-out
@@ -473,6 +474,7 @@ KNOX_TOKEN_MODEL = "accounts.ApiToken"  # noqa: S105 a model, not a token
 REST_KNOX = {"TOKEN_TTL": None, "AUTH_HEADER_PREFIX": "Bearer", "TOKEN_PREFIX": "skt_"}
 
 CELERY_BROKER_URL = env_settings.broker_url(SKEP_REDIS_URL)
+CELERY_BROKER_USE_SSL = env_settings.broker_tls(SKEP_REDIS_URL)
 CELERY_BROKER_TRANSPORT_OPTIONS = env_settings.broker_options(SKEP_REDIS_URL)
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # by default workers end after 48 minutes without it

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.support.stack_jobs import gang, log_lines, reach, submit, until
 
 pytestmark = [pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(1800)]
 
+ROOT = Path(__file__).resolve().parents[2]
 SERVERS = ("web", "gateway", "apps", "scheduler", "worker", "beat")
 
 
@@ -38,7 +40,7 @@ def image(client: docker.DockerClient) -> Iterator[str]:
     client.images.remove(name, force=True)
 
 
-def test_a_job_succeeds_on_what_compose_starts(project, image):
+def test_a_job_succeeds_on_what_compose_starts_and_after_a_restore(project, image, tmp_path):
     project.run("up", "--detach", "--no-build")
     project.wait_until_healthy("postgres", "redis", *SERVERS)
     assert project.containers()["migrate"].attrs["State"]["ExitCode"] == 0
@@ -67,6 +69,39 @@ def test_a_job_succeeds_on_what_compose_starts(project, image):
         again = submit(admin_api, gang(image, "echo again", tasks=1, gpus=2))
         reach(admin_api, again, {"SUCCEEDED"})
         assert log_lines(admin_api, again) == {0: ["again"]}
+
+        # The commands of docs/backup.md: what comes after the backup is gone, the rest is back.
+        back_up, restore = _documented_commands(tmp_path)
+        skep = {"SKEP_SERVER": project.url, "SKEP_TOKEN": _token(admin_api), "HOME": str(tmp_path)}
+        assert "Recorded: " in project.script(back_up, **skep)
+        lost = submit(admin_api, gang(image, "echo lost", tasks=1, gpus=0))
+        reach(admin_api, lost, {"SUCCEEDED"})
+        project.script(restore)
+        project.wait_until_healthy(*SERVERS)
+        _wait_until_online(project, admin_api)
+        assert admin_api.get(f"/jobs/{lost}").status_code == 404
+        assert log_lines(admin_api, job_id) == {0: ["rank 0 of 2"], 1: ["rank 1 of 2"]}
+        last = submit(admin_api, gang(image, "echo last", tasks=1, gpus=2))
+        reach(admin_api, last, {"SUCCEEDED"})
+
+    for name, container in project.containers().items():
+        written = [] if name in ("postgres", "redis", "agent") else container.diff() or []
+        assert [c["Path"] for c in written if c["Kind"] == 1] == [], name
+
+
+def _documented_commands(folder: Path) -> tuple[str, str]:
+    """Return the commands that back up and those that restore, for folders of this test."""
+    section = (ROOT / "docs/backup.md").read_text().partition("### With Compose")[2]
+    found = re.findall(r"```\n(.*?)```", section, re.DOTALL)[:2]
+    back_up, restore = (
+        text.replace("/mnt/backups", str(folder)).replace("/path/to/skep", str(ROOT))
+        for text in found
+    )
+    return back_up, restore
+
+
+def _token(admin_api) -> str:
+    return admin_api.headers["Authorization"].partition(" ")[2]
 
 
 def _wait_until_online(project: ComposeProject, admin_api) -> None:

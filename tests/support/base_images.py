@@ -65,8 +65,8 @@ POSTGRES_ENTRYPOINT = """
 set -eu
 if [ ! -s "$PGDATA/PG_VERSION" ]; then
     echo "$POSTGRES_PASSWORD" >/tmp/password
-    initdb --username="$POSTGRES_USER" --pwfile=/tmp/password --auth=scram-sha-256 \\
-        --encoding=UTF8 >/dev/null
+    initdb --username="$POSTGRES_USER" --pwfile=/tmp/password --encoding=UTF8 \\
+        --auth-host=scram-sha-256 --auth-local=trust >/dev/null
     rm /tmp/password
     echo 'host all all all scram-sha-256' >>"$PGDATA/pg_hba.conf"
     export PGPASSWORD="$POSTGRES_PASSWORD"

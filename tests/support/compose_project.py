@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -45,6 +46,23 @@ class ComposeProject:
             check=False,
         )
         assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}\n{self.logs()}"
+        return done.stdout
+
+    def script(self, text: str, **variables: str) -> str:
+        """Run shell commands that call `docker compose`, as the documentation has them, and return
+        what they print. The first that fails ends them."""
+        command = ["docker-compose", "--project-name", self.name, "--env-file", str(self.env)]
+        command += ["--project-directory", str(ROOT), *(f"--file={file}" for file in self.files)]
+        function = f'docker() {{ shift; {shlex.join(command)} "$@"; }}'
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", f"{function}\n{text}"],
+            env={"PATH": os.environ["PATH"], **variables},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{text}: {done.stdout}{done.stderr}\n{self.logs()}"
         return done.stdout
 
     def containers(self) -> dict[str, Container]:

@@ -4,16 +4,18 @@ Redis with TLS."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from ssl import CERT_NONE, CERT_REQUIRED
 
 import pytest
 import redis
 from celery import Celery
+from channels_redis.pubsub import RedisPubSubChannelLayer
 from django.core.cache.backends.redis import RedisCache
 from kombu import Connection
 from kombu.exceptions import OperationalError
 from tests.support.gateway_server import wait_until
-from tests.support.sentinel import sentinel_group
+from tests.support.sentinel import sentinel_group, sentinel_with_tls
 
 from skep_platform import env_settings
 from skep_platform.core import redis_clients
@@ -79,3 +81,47 @@ def test_every_client_goes_on_at_the_new_primary(settings):
         group.kill_primary()
         wait_until(lambda: work("after"), "all of them are at the new primary")
         assert client.llen("skep:test") >= 1
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_every_client_looks_at_the_certificates_of_sentinels_and_redis(settings, trusted):
+    with sentinel_with_tls() as url:
+        if not trusted:
+            url = url.partition("&ssl_ca_certs")[0]
+        settings.SKEP_REDIS_URL = url
+        client = redis_clients.client(socket_timeout=60)
+        given = env_settings.cache(url)
+        cache = RedisCache(
+            given["LOCATION"], {"OPTIONS": given["OPTIONS"] | {"socket_timeout": 60}}
+        )
+        broker = Celery(broker=env_settings.broker_url(url), set_as_current=False)
+        broker.conf.broker_use_ssl = env_settings.broker_tls(url)
+        broker.conf.broker_transport_options = env_settings.broker_options(url)
+        layer = RedisPubSubChannelLayer(hosts=[env_settings.channel_host(url)])
+
+        async def push() -> None:
+            async with redis_clients.async_client(socket_timeout=60) as other:
+                await other.rpush("list", "value")
+
+        async def publish() -> None:
+            channel = await layer.new_channel()
+            await layer.send(channel, {"type": "greeting"})
+            assert await layer.receive(channel) == {"type": "greeting"}
+            await layer.flush()
+
+        uses = {
+            "client": client.ping,
+            "cache": lambda: cache.set("key", "value"),
+            "event loop": lambda: asyncio.run(push()),
+            "broker": lambda: broker.send_task("of.nobody", queue="test", retry=False),
+            "channels": lambda: asyncio.run(publish()),
+        }
+        assert {name: succeeds(use) for name, use in uses.items()} == dict.fromkeys(uses, trusted)
+
+
+def succeeds(use: Callable[[], object]) -> bool:
+    try:
+        use()
+    except (redis.RedisError, OperationalError, OSError):
+        return False
+    return True
