@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.db import connection, transaction
@@ -215,3 +216,16 @@ def test_followers_are_bounded_in_depth_and_number(alice, vc, node):
     assert refusal(fourth) == (409, "too_many_followers")
     assert fourth.json()["details"]["now"] == fourth.json()["details"]["most"] == 2
     assert Api(alice).post("/jobs", job_file(vc)).status_code == 201
+
+
+def test_a_job_whose_first_one_is_in_the_archive_still_has_followers(alice, vc, node):
+    limits.set_limit(None, vc, "follower_depth", 10)
+    limits.set_limit(None, vc, "followers", 2)
+    second = started(alice, vc, node)
+    Job.objects.filter(pk=second.job_id).update(root_id=uuid4(), depth=1)  # years later
+    third = inside(second).post("/jobs", job_file(vc))
+    assert third.status_code == 201, third.content
+    made = Job.objects.get(pk=third.json()["id"])
+    assert (str(made.parent_id), made.depth) == (second.job_id, 2)
+    fourth = inside(second).post("/jobs", job_file(vc))
+    assert refusal(fourth) == (409, "too_many_followers")

@@ -17,9 +17,12 @@ from django.db.models import Exists, OuterRef
 from skep_platform.accounts import services as accounts
 from skep_platform.accounts.models import ApiToken, User
 from skep_platform.core import encryption
+from skep_platform.core.bulk import fetch
 from skep_platform.core.errors import Conflict, Unauthorized
 from skep_platform.jobs.models import Job, JobApiToken
 from skep_platform.tenancy.limits import limits_of
+
+FAMILIES = 0x5CF0  # of PostgreSQL's advisory locks: with a root, one follower of it at a time
 
 
 def give_token(job: Job, scope: str) -> None:
@@ -54,8 +57,9 @@ def follow(user: User, job: Job) -> None:
             "limit follower_depth."
         )
         raise _exceeded(job, message, "followers_too_deep", "follower_depth", parent.depth, most)
-    # Followers of one root are counted one after the other.
-    Job.objects.select_for_update(no_key=True).only("pk").get(pk=job.root_id)
+    # Followers of one root are counted one after the other. Not by its row, which may be in the
+    # archive: a family goes on for as long as each job is followed by the next.
+    fetch("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [FAMILIES, str(job.root_id)])
     now, most = Job.objects.filter(root_id=job.root_id).count(), limits["followers"]
     if now >= most:
         message = (
