@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from threading import Barrier
 from typing import Any
 
@@ -32,3 +33,20 @@ def at_once(*calls: Callable[[], Any]) -> list[Any]:
 
 def codes(answers: list[Any]) -> list[str]:
     return sorted(a.code if isinstance(a, SkepError) else "ok" for a in answers)
+
+
+@contextmanager
+def just_before(words: str, act: Callable[[], Any]) -> Iterator[None]:
+    """Act once, before the first statement inside that has these words: what another process does
+    in that moment."""
+    done: list[str] = []
+
+    def run(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if words in sql and not done:
+            done.append(sql)
+            act()
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(run):
+        yield
+    assert done, f"no statement has {words}"

@@ -12,7 +12,7 @@ from django.db import transaction
 from skep_platform.accounts.models import User
 from skep_platform.core.errors import SkepError
 from skep_platform.jobs import queries, services
-from skep_platform.jobs.models import Job
+from skep_platform.jobs.lifecycle.stopping import lock_found
 
 MOST_JOBS = 100  # of one request
 
@@ -54,7 +54,8 @@ def _each(job_ids: Iterable[UUID], change: Callable[[UUID], object]) -> list[Bul
 @transaction.atomic
 def change_job_tags(user: User, job_id: UUID, add: Sequence[str], remove: Sequence[str]) -> None:
     """Add tags to a job and remove others. Raises what `services.set_tags` does."""
-    found = queries.find(user, job_id)
-    tags = Job.objects.select_for_update(no_key=True).values_list("tags", flat=True)
-    wanted = [tag for tag in dict.fromkeys([*tags.get(pk=found.pk), *add]) if tag not in remove]
+    job = queries.find(user, job_id)
+    lock_found(user, job)
+    job.refresh_from_db(fields=["tags"])
+    wanted = [tag for tag in dict.fromkeys([*job.tags, *add]) if tag not in remove]
     services.set_tags(user, job_id, wanted)

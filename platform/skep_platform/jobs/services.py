@@ -140,7 +140,7 @@ def set_priority(user: User, job_id: UUID, priority: int) -> Job:
         message = "Only its owner, VC admins and admins may change the priority of a job."
         raise Forbidden(message, code="may_not_prioritise")
     Job.objects.select_for_update(no_key=True).get(pk=job.pk)
-    job.refresh_from_db(fields=["state", "priority", "placed_at"])
+    job.refresh_from_db(fields=["state", "priority", "priority_class", "placed_at"])
     if job.state not in JOB.active:
         raise Conflict(f"The job has ended: it is {job.state}.", code="job_ended", state=job.state)
     if job.priority < 0 and not queries.may_regain_guarantee(job):

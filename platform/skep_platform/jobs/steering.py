@@ -43,7 +43,7 @@ def run_opportunistically(user: User, job_id: UUID) -> Job:
     `no_free_gpus`."""
     job = _changeable(user, job_id)
     with transaction.atomic():
-        lock_found(user, job.pk)
+        lock_found(user, job)
         job.refresh_from_db()
         if not queries.in_queue(job) or job.awaits_dependencies or job.stop_requested_at:
             message = f"The job is {job.state} and does not wait for GPUs."
@@ -79,14 +79,14 @@ def end_retries(user: User, job_id: UUID) -> Job:
     Raises NotFound, Forbidden `may_not_change`, and Conflict `job_ended`."""
     job = _changeable(user, job_id)
     with transaction.atomic():
-        row = lock_found(user, job.pk).row
+        row = lock_found(user, job).row
         if row.state not in JOB.active or row.stop_requested_at:
             message = f"The job is {row.state}: it is not tried again anyway."
             raise Conflict(message, code="job_ended", state=row.state)
         who = user.get_username()
         newest = JobAttempt.objects.filter(job=job).order_by("-index").first()
         if row.state == JobState.WAITING and row.placed_at is None and _failed(newest):
-            _give_up(job, newest, who)
+            _give_up(job, newest, who, notify=row.notifies("job.failed"))
         elif not row.retries_ended:
             Job.objects.filter(pk=job.pk).update(retries_ended=True, updated_at=Now())
             message = f"{who} ended its retries: the present attempt is its last."
@@ -102,7 +102,7 @@ def _failed(newest: JobAttempt | None) -> bool:
     return newest is not None and newest.outcome == Verdict.FAILED
 
 
-def _give_up(job: Job, newest: JobAttempt | None, who: str) -> None:
+def _give_up(job: Job, newest: JobAttempt | None, who: str, *, notify: bool) -> None:
     JOB.check(JobState.WAITING, JobState.FAILED, str(job.pk))
     assert newest is not None
     Job.objects.filter(pk=job.pk).update(
@@ -117,7 +117,7 @@ def _give_up(job: Job, newest: JobAttempt | None, who: str) -> None:
     )
     said = newest.reason["message"] if newest.reason else ""
     message = f"Failed. {who} ended its retries. {said}".strip()
-    record("job", job.pk, "job.failed", message, actor=who)
+    record("job", job.pk, "job.failed", message, actor=who, notify=notify)
 
 
 def move(user: User, job_id: UUID, node: str) -> Job:
@@ -127,7 +127,7 @@ def move(user: User, job_id: UUID, node: str) -> Job:
     job = _changeable(user, job_id)
     now = timezone.now()
     with transaction.atomic():
-        row = lock_found(user, job.pk).row
+        row = lock_found(user, job).row
         present = TaskAttempt.objects.filter(
             job=job, index=row.attempt, released_at=None, node__name=node
         )

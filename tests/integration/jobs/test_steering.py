@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
+from tests.support.at_once import just_before
+from tests.support.finished_jobs import job_that_ran
 from tests.support.jobs_world import (
     attempts_of,
     event_kinds,
@@ -18,8 +21,10 @@ from tests.support.jobs_world import (
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_node, make_user, make_vc
 
+from skep_platform.jobs import queries
 from skep_platform.jobs.models import Job
 from skep_platform.jobs.submission import admission
+from skep_platform.operations import archiving
 
 pytestmark = pytest.mark.django_db
 
@@ -33,6 +38,12 @@ def _limits_read_anew(monkeypatch):
 @pytest.fixture
 def api(alice) -> Api:
     return Api(alice)
+
+
+@pytest.fixture
+def archive_at_once(settings) -> Callable[[], int]:
+    settings.SKEP_JOB_ARCHIVE_DAYS = 60
+    return archiving.archive_old
 
 
 @pytest.fixture
@@ -168,3 +179,45 @@ def test_others_of_the_team_may_not(alice, vc, node):
         assert refusal(bob.post(f"/jobs/{job.pk}/{path}", body)) == (403, code)
     ranked = bob.put(f"/jobs/{job.pk}/priority", {"priority": 1})
     assert refusal(ranked) == (403, "may_not_prioritise")
+
+
+@pytest.mark.parametrize("what", ["stop", "retry", "opportunistic", "end-retries", "move"])
+def test_a_job_that_is_archived_at_that_moment_is_not_found(api, alice, archive_at_once, what):
+    job = job_that_ran(owner=alice)
+    with just_before("FOR NO KEY UPDATE", archive_at_once):
+        answer = api.post(f"/jobs/{job.pk}/{what}", {"node": "gpu-1"} if what == "move" else None)
+    assert refusal(answer) == (404, "job_archived")
+
+
+@pytest.mark.parametrize("what", ["stop", "tags"])
+def test_a_job_that_is_archived_at_that_moment_holds_up_no_other_of_a_request(
+    api, alice, vc, archive_at_once, what
+):
+    gone, other = job_that_ran(owner=alice), submit(alice, vc)
+    body = {"jobs": [str(gone.pk), str(other.pk)]} | ({"add": ["a"]} if what == "tags" else {})
+    with just_before("FOR NO KEY UPDATE", archive_at_once):
+        answer = api.post(f"/jobs/bulk/{what}", body)
+    assert [one["code"] for one in answer.json()["results"]] == ["job_archived", ""]
+
+
+def test_a_priority_keeps_the_class_that_another_request_has_just_given_back(
+    api, blocked, alice, vc
+):
+    assert api.post(f"/jobs/{blocked.pk}/opportunistic").status_code == 200
+    owner = submit(alice, vc, gpus=4)  # takes the idle GPUs first
+    assert tick() == {str(owner.pk)}
+
+    def give_back() -> None:
+        Job.objects.filter(pk=blocked.pk).update(priority=50, priority_class="test")
+
+    with just_before("FOR NO KEY UPDATE", give_back):
+        answer = api.put(f"/jobs/{blocked.pk}/priority", {"priority": 60})
+    assert (answer.json()["priority"], answer.json()["priority_class"]) == (60, "test")
+
+
+def test_the_owner_is_notified_of_a_job_whose_retries_another_one_ended(alice, vc, node):
+    job = placed(alice, vc, retries=5)
+    fail(job, retried=True)
+    answer = Api(make_user(admin=True)).post(f"/jobs/{job.pk}/end-retries")
+    assert answer.json()["state"] == "FAILED"
+    assert queries.events(job).get(kind="job.failed").notify

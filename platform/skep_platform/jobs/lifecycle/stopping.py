@@ -40,7 +40,7 @@ def stop(user: User, job_id: UUID) -> Job:
         message = "Only the owner, a VC admin of its virtual cluster or an admin may stop a job."
         raise Forbidden(message, code="may_not_stop")
     with transaction.atomic():
-        locked = lock_found(user, job_id)
+        locked = lock_found(user, job)
         if locked.row.state in JOB.active and locked.row.stop_requested_at is None:
             who = user.get_username()
             stop_locked(locked, messages.stopped(who), actor=who)
@@ -56,7 +56,7 @@ def retry_now(user: User, job_id: UUID) -> Job:
         message = "Only the owner, a VC admin of its virtual cluster or an admin may do that."
         raise Forbidden(message, code="may_not_retry")
     with transaction.atomic():
-        row = lock_found(user, job_id).row
+        row = lock_found(user, job).row
         if row.state != JobState.WAITING or row.placed_at or row.not_before is None:
             message = f"The job is {row.state} and does not wait for a retry."
             raise Conflict(message, code="not_waiting_to_retry", state=row.state)
@@ -69,13 +69,12 @@ def retry_now(user: User, job_id: UUID) -> Job:
     return queries.find(user, job_id)
 
 
-def lock_found(user: User, job_id: UUID) -> LockedJob:
-    """Lock a job that `queries.find` found a moment before. Raises NotFound where it was archived
-    since, as `find` does."""
-    locked = lock(Job.objects.filter(pk=job_id))
-    if not locked:
-        raise archive.missing(user, job_id)
-    return locked[0]
+def lock_found(user: User, job: Job) -> LockedJob:
+    """Lock a job that was found for this user a moment before. Raises NotFound where it was moved
+    to the archive since. Call inside a transaction."""
+    for locked in lock(Job.objects.filter(pk=job.pk)):
+        return locked
+    raise archive.missing(user, job.pk)
 
 
 def audited(job: Job, action: str, **values: Any) -> None:
