@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from django.contrib.postgres.functions import TransactionNow
 from django.utils import timezone
+from tests.support.at_once import just_before
 from tests.support.jobs_world import (
     attempts_of,
     event_kinds,
@@ -194,3 +195,14 @@ def test_a_node_that_is_lost_while_its_gang_is_held_ends_the_attempt(job, nodes)
     job.refresh_from_db()
     assert (job.state, job.retries_used, job.free_retries) == ("WAITING", 0, 1)
     assert JobAttempt.objects.get().retry == "elsewhere"
+
+
+def test_a_gang_that_was_placed_again_at_that_moment_has_all_of_its_time(job):
+    waits_since(job, 601)
+
+    def place_again() -> None:
+        Job.objects.filter(pk=job.pk).update(placed_at=timezone.now())
+
+    with just_before("FOR NO KEY UPDATE", place_again):
+        services.reconcile()
+    assert set(states_of(job)) == {"ASSIGNED"}

@@ -156,8 +156,10 @@ def end_barriers(limit: int) -> None:
     if not late:
         return
     with transaction.atomic():
-        jobs = lock(Job.objects.filter(pk__in=late))
-        _avoid_slow_nodes([job.id for job in jobs], timezone.now())
+        lock(Job.objects.filter(pk__in=late))
+        # One that got another attempt before it was locked has only begun to wait.
+        late = [row[0] for row in fetch(HELD + AMONG + LIMIT, [1.0, late, limit])]
+        _avoid_slow_nodes(late, timezone.now())
         miss_barrier(_unready(late), limit)
 
 
@@ -236,6 +238,7 @@ SELECT j.id, j.attempt, j.tasks_total
    AND j.placed_at + j.barrier_s * interval '1 second' * %s < now()
 """
 LIMIT = " ORDER BY j.id LIMIT %s"
+AMONG = " AND j.id = ANY(%s::uuid[])"
 UNREPORTED = (
     f"""
    AND NOT EXISTS (
