@@ -7,14 +7,17 @@ import json
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from tests.support.at_once import at_once, codes, just_before
 from tests.support.jobs_world import job_file, submit
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_user, make_vc
 
 from skep_platform.core import encryption
+from skep_platform.core.errors import Conflict
 from skep_platform.files.models import Archive
 from skep_platform.jobs import queries, services
 from skep_platform.jobs.models import Job, JobFiles, JobSecrets
+from skep_platform.jobs.submission.attachments import forget_archives
 
 pytestmark = pytest.mark.django_db
 
@@ -136,3 +139,27 @@ def test_numbering_a_clone_reads_one_row_however_many_there_are(alice, vc):
         assert services.clone(alice, source.pk).name == "train-8"
     (named,) = [q["sql"] for q in queries if "starts_with" in q["sql"]]
     assert "max(" in named
+
+
+@pytest.mark.django_db(transaction=True)
+def test_clones_at_the_same_moment_get_a_number_each(alice, vc):
+    source = submit(alice, vc, name="train")
+    found = at_once(*(lambda: services.clone(alice, source.pk) for _ in range(4)))
+    assert codes(found) == ["ok"] * 4
+    assert sorted(clone.name for clone in found) == [f"train-{n}" for n in range(2, 6)]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_clone_whose_archive_was_deleted_at_that_moment_blames_no_name(alice, vc, archive):
+    source = services.submit(alice, json.dumps(secret_job(vc)))
+
+    def delete() -> None:
+        forget_archives(Archive.objects.all())
+        Archive.objects.all().delete()
+
+    with (
+        pytest.raises(Conflict) as error,
+        just_before('INSERT INTO "jobs_jobfiles"', lambda: at_once(delete)),
+    ):
+        services.clone(alice, source.pk)
+    assert error.value.code == "conflict"

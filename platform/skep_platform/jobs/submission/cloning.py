@@ -12,22 +12,24 @@ from django.db import IntegrityError
 from skep_jobfile import Path
 from skep_platform.accounts.models import User
 from skep_platform.core.bulk import fetch
-from skep_platform.core.errors import Forbidden
+from skep_platform.core.errors import Conflict, Forbidden
 from skep_platform.jobs import queries
 from skep_platform.jobs.models import Job
 from skep_platform.jobs.submission import allowances, attachments, storages
 from skep_platform.jobs.submission.job_file import read, renamed, revised
 from skep_platform.jobs.submission.storing import create, new_row
 from skep_platform.jobs.submission.submitting import (
+    NAME_TAKEN,
     admit_deadline,
     admitted,
     digest_of,
-    name_taken,
+    not_stored,
     refusal,
 )
 
 NUMBERED = re.compile(r"(.*)-([0-9]{1,9})")
 MAX_BASE = 240  # characters of a name that a number is put behind
+TRIES = 10  # to find a number that no other clone takes at the same moment
 
 
 def clone(user: User, job_id: UUID, name: str = "") -> Job:
@@ -56,7 +58,23 @@ def clone_of(
 ) -> Job:
     """Create a job like `source`, of the same owner, with other values at some paths of its job
     file. `avoid_nodes`: as in `Job.avoid_nodes`. Raises what `submit` raises."""
-    text = renamed(source.spec_text, name or _next_name(source), user.pk)
+    for _ in range(0 if name else TRIES - 1):
+        try:
+            return _cloned(user, source, _next_name(source), changes, avoid_nodes)
+        except Conflict as error:  # another clone may have got this number at the same moment
+            if error.code != NAME_TAKEN:
+                raise
+    return _cloned(user, source, name or _next_name(source), changes, avoid_nodes)
+
+
+def _cloned(
+    user: User,
+    source: Job,
+    name: str,
+    changes: Sequence[tuple[Path, Any]],
+    avoid_nodes: Mapping[str, float] | None,
+) -> Job:
+    text = renamed(source.spec_text, name, user.pk)
     if changes:
         text = revised(text, changes, user.pk)
     spec = read(text, user.pk)
@@ -72,7 +90,7 @@ def clone_of(
         with_it = attachments.of_clone(source)
         return create(job, spec, with_it, asked, clone_of=source.name)
     except IntegrityError:
-        raise name_taken(spec.job.name) from None
+        raise not_stored(job) from None
 
 
 def _next_name(source: Job) -> str:

@@ -15,6 +15,7 @@ from skep_jobfile import STORAGE, Issue, Problem
 from skep_platform.accounts.models import User
 from skep_platform.core import ports
 from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError
+from skep_platform.core.failures import changed_meanwhile
 from skep_platform.jobs import queries
 from skep_platform.jobs.lifecycle import dependencies, messages
 from skep_platform.jobs.lifecycle.messages import Reason
@@ -45,6 +46,7 @@ from skep_platform.jobs.submission.storing import (
 from skep_platform.tenancy.models import VirtualCluster
 
 MAX_TOKEN = 64
+NAME_TAKEN = "job_name_taken"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ def stored(new: Prepared) -> Job:
             return known
         if not VirtualCluster.objects.filter(pk=job.vc_id).exists():  # deleted a moment ago
             raise refusal(admission.unknown_vc(job.owner, new.spec.job)) from None
-        raise name_taken(job.name) from None
+        raise not_stored(job) from None
 
 
 def _refuse_lost_storage(spec: ReadJob) -> None:
@@ -208,7 +210,7 @@ def _issues(user: User, spec: ReadJob) -> tuple[VirtualCluster | None, list[Issu
         found += [*asked.wrong, *([] if job.extras.skep.ignore_storages else asked.missing)]
     found += dependencies.issues(user, job)
     if Job.objects.filter(owner=user, name=job.name).exists():
-        found.append(Issue("job_name_taken", name_taken(job.name).message, ("name",)))
+        found.append(Issue(NAME_TAKEN, name_taken(job.name).message, ("name",)))
     if issue := attachments.of(user, spec)[1]:
         found.append(issue)
     return vc, found
@@ -261,9 +263,17 @@ def digest_of(text: str) -> str:
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
+def not_stored(job: Job) -> Conflict:
+    """Return why a job could not be stored: its name is taken, or something that it refers to, such
+    as its archive or a storage, was deleted since it was looked at."""
+    if Job.objects.filter(owner=job.owner, name=job.name).exists():
+        return name_taken(job.name)
+    return changed_meanwhile()
+
+
 def name_taken(name: str) -> Conflict:
     message = f"You have a job named {name} already; names are not used again. Choose another."
-    return Conflict(message, code="job_name_taken", name=name)
+    return Conflict(message, code=NAME_TAKEN, name=name)
 
 
 def _forecast(job: Job, spec: ReadJob) -> Reason | None:
