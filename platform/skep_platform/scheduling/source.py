@@ -77,7 +77,9 @@ class Reader:
             cursor.execute(LOOK, [self._horizon])
             rows = cursor.fetchall()
         horizon, writer, pruned = rows[0][:3]
-        lost = self._horizon is None or self._horizon < pruned
+        # Transactions that go back are those of a server that lost some: after a failover, or
+        # restored from a backup.
+        lost = self._horizon is None or self._horizon < pruned or horizon < self._horizon
         news = ChangeSet(all=lost or self._writer not in (None, writer))
         logged = [row[3:] for row in rows if row[3] is not None]
         for pk, _, kind, subject in logged:

@@ -55,6 +55,15 @@ def test_a_first_look_finds_all_and_a_second_one_nothing(world):
     assert not reader.look()
 
 
+def test_a_server_that_lost_transactions_is_read_anew(world):
+    """After a failover to a standby that lagged behind, or when a backup was restored."""
+    reader = Reader()
+    reader.look()
+    lost = Reader(horizon=reader.horizon + 1_000_000)
+    assert lost.look().all
+    assert not lost.look().all
+
+
 NODE: dict[str, Callable[[World], object]] = {
     "is cordoned": lambda w: cluster.cordon(None, w.node.name),
     "is drained": lambda w: cluster.mark_draining(None, w.node.name),
