@@ -241,8 +241,9 @@ class Reasons:
                 del self._pending[job]
         self._pending |= self._news(reasons)
         rows: list[dict[str, Any]] = []
-        for job in list(islice(self._pending, MOST)):
-            reason = self._pending.pop(job)()
+        taken = {job: self._pending.pop(job) for job in list(islice(self._pending, MOST))}
+        for job, ask in taken.items():
+            reason = ask()
             self._codes[job], self._numbers[job] = reason.code, (_content(reason), now)
             rows.append({"id": job, "wait_reason": plain(reason)})
         if not self._pending and now >= self._resumes and isinstance(reasons, Explained):
@@ -250,7 +251,12 @@ class Reasons:
             rows += self._refreshed(reasons, now, MOST - len(rows))
             ended = time.monotonic()
             self._resumes = ended + (ended - began) / REFRESH_SHARE
-        return update_rows(Job, ("wait_reason",), rows, STILL_WAITING)
+        try:
+            return update_rows(Job, ("wait_reason",), rows, STILL_WAITING)
+        except DatabaseError:
+            self.forget(row["id"] for row in rows)
+            self._pending |= taken  # a plan without changes does not name them again
+            raise
 
     @property
     def is_behind(self) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from celery import current_app
 from django.conf import settings
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
+from tests.support.at_once import just_before
 from tests.support.jobs_world import (
     attempts_of,
     explain,
@@ -166,6 +167,22 @@ def test_a_reason_never_lands_on_a_job_that_was_placed_meanwhile(alice, vc):
     ticks.Reasons().store({str(job.pk): Reason("vc_busy", "No free GPUs.")})
     job.refresh_from_db()
     assert job.wait_reason is None
+
+
+def test_a_reason_that_could_not_be_stored_is_stored_in_the_next_round(alice, vc):
+    make_node("gpu-1", gpus=1)
+    placed(alice, vc)
+    job = submit(alice, vc)
+    scheduler = Scheduler()
+
+    def deadlock() -> None:
+        raise OperationalError("deadlock detected")
+
+    with pytest.raises(OperationalError), just_before('"wait_reason" = ', deadlock):
+        run_once(scheduler)
+    run_once(scheduler)
+    job.refresh_from_db()
+    assert job.wait_reason["code"] == "vc_busy"
 
 
 @pytest.fixture
