@@ -27,10 +27,11 @@ log = structlog.get_logger(__name__)
 # What to catch; `is_away` decides which of them it is.
 DATABASE_ERRORS = (OperationalError, InterfaceError, InternalError)
 READ_ONLY = "25006"
+UNDONE = "40"  # a deadlock, or a serialization failure: nothing was done
 AWAY_CLASSES = frozenset(
     {
         "08",  # connection exceptions
-        "40",  # a deadlock, or a serialization failure: nothing was done
+        UNDONE,
         "53",  # too many connections, no memory, a full disk
         "58",  # its files cannot be read or written
     }
@@ -64,6 +65,11 @@ def sqlstate(error: BaseException) -> str:
             return str(state)
         seen = seen.__cause__
     return ""
+
+
+def is_undone(error: BaseException) -> bool:
+    """Whether another transaction was in the way: the same may be tried again at once."""
+    return sqlstate(error).startswith(UNDONE)
 
 
 def is_database_away(error: BaseException) -> bool:

@@ -297,6 +297,7 @@ def _argv(value: Any) -> tuple[str, ...]:
     argv = _typed(list, value)
     if len(argv) > MAX_ARGV or not all(isinstance(a, str) and "\0" not in a for a in argv):
         raise ValueError
+    "".join(argv).encode()  # a lone surrogate is a ValueError, and no text for the agent
     return tuple(argv)
 
 

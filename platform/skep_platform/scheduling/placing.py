@@ -26,7 +26,7 @@ from django.utils import timezone
 
 from skep_platform.cluster.models import Device, Node, NodeState
 from skep_platform.cluster.services import bump_revision
-from skep_platform.core import notifications
+from skep_platform.core import failures, notifications
 from skep_platform.core.bulk import Writes, loaded, new
 from skep_platform.core.compiled import Among, Compiled
 from skep_platform.core.events import event
@@ -129,7 +129,7 @@ def _place_group(group: Sequence[Placement]) -> set[str]:
         # An error before its row was read leaves it unknown.
         request_id = jobs[gang].request_id if gang in jobs else ""
         log.warning("gang_not_placed", job_id=gang, request_id=request_id, error=str(error)[:300])
-        if not isinstance(error, IntegrityError):
+        if not (isinstance(error, IntegrityError) or failures.is_undone(error)):
             _postpone(gang, error)
         return set()
 

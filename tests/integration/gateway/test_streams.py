@@ -388,6 +388,7 @@ class TestRights:
         [
             *("", "[]", "null", '{"argv": "sh"}', '{"argv": [1]}', '{"argv": ["\\u0000"]}'),
             *('{"rows": 0}', '{"cols": true}', '{"rows": 1e9}', '{"tty": 1}', "[" * 5000),
+            '{"argv": ["\\ud800"]}',
             json.dumps({"argv": ["x" * 70_000]}),
         ],
     )

@@ -11,6 +11,7 @@ import pytest
 import structlog
 from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
+from tests.support.at_once import just_before
 from tests.support.jobs_world import attempts_of, lose, state_of, states_of, submit, tick
 from tests.support.platform_factories import make_node, make_user, make_vc
 
@@ -182,6 +183,24 @@ def test_a_fault_in_one_gang_does_not_keep_the_others_out(alice, vc, capsys, mon
     assert bad.wait_reason["code"] == "commit_failed"
     assert bad.not_before is not None
     assert tick() == set()
+
+
+DEADLOCK = "DO $$ BEGIN RAISE EXCEPTION 'deadlock' USING ERRCODE = '40P01'; END $$"
+
+
+def test_a_gang_that_met_a_deadlock_is_not_postponed(alice, vc):
+    make_node("gpu-1", gpus=1)
+    job = submit(alice, vc)
+
+    def deadlock() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(DEADLOCK)
+
+    with just_before('INSERT INTO "jobs_taskattempt"', deadlock):
+        assert placing.place(planned()) == set()
+    job.refresh_from_db()
+    assert (job.not_before, job.wait_reason) == (None, None)
+    assert tick() == {str(job.pk)}
 
 
 def test_ports_of_nodes_are_leased_and_given_back(alice, vc):
