@@ -134,9 +134,11 @@ RETURNING n.id, n.name, n.state, n.session_epoch, n.memory_id, n.desired_revisio
 """
 
 
-def record_journal(node_id: UUID | str, memory_id: str) -> None:
-    """Store the id of the agent's journal, once what it had forgotten before is settled."""
-    Node.objects.filter(pk=node_id).update(memory_id=memory_id[:64])
+def record_journal(node_id: UUID | str, session_epoch: int, memory_id: str) -> None:
+    """Store the id of the agent's journal, once what it had forgotten before is settled; unless
+    that session is over, as a newer one may have stored another."""
+    found = Node.objects.filter(pk=node_id, session_epoch=session_epoch)
+    found.update(memory_id=memory_id[:64])
 
 
 def heartbeat(node_id: UUID | str, session_epoch: int, reported: Heartbeat | None = None) -> int:

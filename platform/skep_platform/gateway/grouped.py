@@ -267,11 +267,14 @@ def settle_memories(hellos: Mapping[Node, Hello]) -> None:
     held = {node: hello.held for node, hello in hellos.items() if hello.held is not None}
     known = {n.pk for n in held if n.memory_id and n.memory_id == hellos[n].memory_id[:64]}
     jobs.lose_forgotten_of_nodes(
-        {node.pk: (names[:MAX_HELD], node.pk in known) for node, names in held.items()}
+        {
+            node.pk: (node.session_epoch, names[:MAX_HELD], node.pk in known)
+            for node, names in held.items()
+        }
     )
     for node in held:
         if node.pk not in known:
-            cluster.record_journal(node.pk, hellos[node].memory_id)
+            cluster.record_journal(node.pk, node.session_epoch, hellos[node].memory_id)
 
 
 def _store_images(found: Mapping[UUID, NodeImages]) -> None:

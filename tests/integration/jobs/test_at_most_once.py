@@ -16,6 +16,7 @@ from django.db import transaction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.agent_world import World
+from tests.support.at_once import just_before
 from tests.support.examples import examples
 from tests.support.jobs_world import attempts_of, placed, state_of, submit, tick
 from tests.support.platform_factories import (
@@ -295,3 +296,23 @@ def test_finding_c2_an_agent_that_does_not_report_what_it_holds_loses_nothing(
     assert attempts_of(job)[0].state == "RUNNING"
     assert Node.objects.get(pk=cluster.node.pk).memory_id == cluster.machine.memory_id
     assert submit(job.owner, job.vc).state == "WAITING"
+
+
+def test_a_hello_that_is_handled_late_loses_nothing_of_a_newer_session(
+    cluster: Cluster, job: Job
+) -> None:
+    """The gateway stood still after it had opened the session of that Hello."""
+    hello = make_hello(
+        cluster.node.instance_id, make_inventory(cluster.gpus), held=[], memory_id="older"
+    )
+
+    def connect_again() -> None:
+        cluster.do("connect")
+        run(cluster)
+        assert state_of(job) == "RUNNING"
+
+    with just_before('."told_run_at"', connect_again):
+        _open(cluster.node.pk, hello)
+    (attempt,) = attempts_of(job)
+    assert (attempt.state, state_of(job)) == ("RUNNING", "RUNNING")
+    assert Node.objects.get(pk=cluster.node.pk).memory_id == cluster.machine.memory_id

@@ -76,29 +76,33 @@ def lose(attempts: QuerySet[TaskAttempt], limit: int) -> int:
     return _change(attempts, limit, _lost, forgetful=nodes)
 
 
-def lose_forgotten_of_nodes(reported: Mapping[UUID, tuple[Collection[str], bool]]) -> int:
-    """Record as lost what nodes were sent and have forgotten: (held, remembers) of each.
+def lose_forgotten_of_nodes(reported: Mapping[UUID, tuple[int, Collection[str], bool]]) -> int:
+    """Record as lost what nodes were sent and have forgotten: (epoch, held, remembers) of each.
 
+    `epoch` is that of the session which the Hello opened: once a newer one is open, the node may
+    run what this one knows nothing of, and nothing is lost.
     `held` is what its agent reports at Hello that it holds, or knows to be over: what is missing
     was forgotten with its state. It may have been started, and is never started a second time. Its
     GPUs stay leased until the node has looked at them. `remembers`: the agent's journal is the one
     that it had before, so that what it was sent and does not hold has not begun. Return the number
     of attempts; one query when there are none."""
     may_begin = TaskAttempt.objects.filter(released_at=None, state__in=_MAY_BEGIN)
-    known = {node_id: {name.lower() for name in held} for node_id, (held, _) in reported.items()}
+    known = {node_id: {name.lower() for name in held} for node_id, (_, held, _) in reported.items()}
     missing: dict[UUID, list[UUID]] = {}
     rows = may_begin.filter(node__in=list(reported)).order_by()
     for node_id, pk, started, sent in rows.values_list(
         "node_id", "pk", "started_at", "sent_run_at"
     ):
-        _, remembers = reported[node_id]
+        _, _, remembers = reported[node_id]
         if str(pk) not in known[node_id] and (started or (sent and not remembers)):
             missing.setdefault(node_id, []).append(pk)
     lost = 0
     for node_id, attempts in sorted(missing.items()):
         log.warning("attempts_forgotten", node_id=str(node_id), attempts=len(attempts))
         with transaction.atomic():
-            forgotten = may_begin.filter(node=node_id, pk__in=attempts)
+            epoch, *_ = reported[node_id]
+            of_session = may_begin.filter(node=node_id, node__session_epoch=epoch)
+            forgotten = of_session.filter(pk__in=attempts)
             lost += _give_up(forgotten, len(attempts), _forgotten)
     return lost
 
