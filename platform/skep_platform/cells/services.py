@@ -18,7 +18,6 @@ from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Count
-from django.utils import timezone
 
 from skep_platform.accounts.models import User
 from skep_platform.cells import queries
@@ -26,6 +25,7 @@ from skep_platform.cluster import services as cluster
 from skep_platform.cluster.models import Node
 from skep_platform.cluster.services import cell_layout, lock_cell_layout
 from skep_platform.core import gc_control
+from skep_platform.core.bulk import database_time
 from skep_platform.core.compiled import Compiled
 from skep_platform.core.errors import Conflict, SkepError
 from skep_platform.jobs import queries as jobs
@@ -318,7 +318,7 @@ def evict_all() -> None:
     """Ask all jobs on draining nodes that were not asked yet. One query when there are none."""
     for node, job_ids in _staying().items():
         with transaction.atomic():
-            preempting.evict(job_ids, f"Node {node} is being drained.", timezone.now())
+            preempting.evict(job_ids, f"Node {node} is being drained.", database_time())
 
 
 def forecast_drain(user: Any, node: Node, action: str) -> dict[str, Any]:

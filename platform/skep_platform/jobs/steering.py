@@ -19,6 +19,7 @@ from skep_jobfile import Path
 from skep_jobfile.extras import OPPORTUNISTIC, PriorityClass
 from skep_platform.accounts.models import User
 from skep_platform.core import notifications
+from skep_platform.core.bulk import database_time
 from skep_platform.core.errors import Conflict, Forbidden
 from skep_platform.core.events import record
 from skep_platform.jobs import queries
@@ -125,7 +126,7 @@ def move(user: User, job_id: UUID, node: str) -> Job:
     place in the queue, where it avoids that node for AVOID_S as long as others will do. Raises
     NotFound, Forbidden `may_not_change`, and Conflict `not_on_node` or `job_leaving`."""
     job = _changeable(user, job_id)
-    now = timezone.now()
+    now = database_time()
     with transaction.atomic():
         row = lock_found(user, job).row
         present = TaskAttempt.objects.filter(

@@ -14,7 +14,6 @@ import heapq
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
 from itertools import islice
 from operator import itemgetter
@@ -24,7 +23,6 @@ from uuid import UUID
 import structlog
 from django.conf import settings
 from django.db import DatabaseError, connection, transaction
-from django.utils import timezone
 
 from skep_platform.core import gc_control, notifications
 from skep_platform.core.bulk import database_time, update_rows
@@ -194,7 +192,7 @@ def _change_ranks(plan: Plan) -> None:
 def _resize(plan: Plan) -> None:
     if plan.resizes:
         with transaction.atomic():
-            resizing.ask(plan.resizes, timezone.now())
+            resizing.ask(plan.resizes, database_time())
 
 
 def _cancel(state: ClusterState, gangs: set[str]) -> None:
@@ -339,7 +337,7 @@ def cancel_nominations(gangs: Collection[str]) -> None:
 
 def _try_to_nominate(preemption: Preemption) -> bool:
     try:
-        return _nominate(preemption, timezone.now())
+        return _nominate(preemption)
     except DatabaseError as error:
         if not connection.is_usable():
             raise
@@ -348,12 +346,13 @@ def _try_to_nominate(preemption: Preemption) -> bool:
 
 
 @transaction.atomic
-def _nominate(preemption: Preemption, now: datetime) -> bool:
+def _nominate(preemption: Preemption) -> bool:
     victims = [UUID(victim.gang) for victim in preemption.victims]
     # All in the order of their ids: whoever locks several of them does so too.
     lock(Job.objects.filter(pk__in=[*victims, preemption.gang]))
     job = queries.queue().filter(pk=preemption.gang).select_related("vc").first()
-    if job is None or not UsableNodes([preemption.placement]).has(preemption.placement.tasks):
+    usable = UsableNodes([preemption.placement])
+    if job is None or not usable.has(preemption.placement.tasks):
         return False
     leaving = [victim.gang for victim in preemption.victims] + list(preemption.leaving)
     Nomination.objects.update_or_create(
@@ -361,7 +360,7 @@ def _nominate(preemption: Preemption, now: datetime) -> bool:
         defaults={"placement": placement_data(preemption.placement), "victims": leaving},
     )
     standings = {UUID(one.gang): one.standing for one in preemption.victims if one.standing}
-    preempting.preempt(victims, job, now, standings)
+    preempting.preempt(victims, job, usable.now, standings)
     _record_nomination(job, preemption)
     return True
 

@@ -10,12 +10,22 @@ from datetime import datetime, timedelta
 import pytest
 import time_machine
 from django.utils import timezone
-from tests.support.jobs_world import attempts_of, placed, report, state_of, states_of
+from tests.support.jobs_world import (
+    attempts_of,
+    placed,
+    report,
+    state_of,
+    states_of,
+    submit,
+    tick,
+)
 from tests.support.platform_factories import make_node, make_user, make_vc
 
+from skep_platform.cells.services import drain
 from skep_platform.core.bulk import database_time
+from skep_platform.jobs import services
 from skep_platform.jobs.lifecycle import repair
-from skep_platform.jobs.models import Job, Lease
+from skep_platform.jobs.models import Job, JobAttempt, Lease
 from skep_platform.usage import counting
 from skep_platform.usage.models import UsageDay
 
@@ -90,3 +100,38 @@ def test_usage_counts_no_time_of_a_wrong_clock(world, jump):
     counted = sum(UsageDay.objects.values_list("allocated_us", flat=True))
     assert 0 < counted <= elapsed / timedelta(microseconds=1)
     assert Lease.objects.get().counted_until is None  # it has ended just now
+
+
+@pytest.mark.parametrize("jump", JUMPS)
+def test_a_stopped_job_ends_by_the_time_of_the_database(world, jump):
+    job = placed(*world)
+    before = database_time()
+    report(attempts_of(job), "running", "exited", exit_code=1)
+    with clock(jump):
+        services.stop(world[0], job.pk)
+    after = database_time()
+    ended = JobAttempt.objects.get(job=job)
+    assert (state_of(job), ended.outcome) == ("STOPPED", "STOPPED")
+    assert is_between(before, ended.finished_at, after)
+    assert is_between(before, Job.objects.get(pk=job.pk).stop_requested_at, after)
+
+
+# A scheduler whose clock is behind asks none that has only just begun.
+LEAVING = [(how, jump) for how in ("drain", "move", "reserve") for jump in JUMPS]
+
+
+@pytest.mark.parametrize(("how", "jump"), LEAVING[:-1])
+def test_a_job_is_asked_to_leave_by_the_time_of_the_database(world, how, jump):
+    alice, vc = world
+    job = placed(alice, vc, gpus=2)
+    report(attempts_of(job), "running")
+    before = database_time()
+    with clock(jump):
+        if how == "drain":
+            drain(None, "gpu-1")
+        elif how == "move":
+            services.move(alice, job.pk, "gpu-1")
+        else:
+            submit(alice, vc, gpus=2, priority="prod")
+            tick()
+    assert is_between(before, Job.objects.get(pk=job.pk).preempting_at, database_time())

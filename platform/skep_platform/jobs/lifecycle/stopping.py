@@ -14,12 +14,12 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
 from skep_platform.cluster.services import bump_revision
 from skep_platform.core import notifications
+from skep_platform.core.bulk import database_time
 from skep_platform.core.errors import Conflict, Forbidden
 from skep_platform.core.events import record
 from skep_platform.jobs import archive, queries
@@ -84,7 +84,7 @@ def audited(job: Job, action: str, **values: Any) -> None:
 
 def stop_locked(job: LockedJob, why: messages.Reason, *, actor: str) -> None:
     """End an active job for this reason, inside the caller's transaction."""
-    now = timezone.now()
+    now = database_time()
     fields = {"stop_requested_at": now, "exit_reason": why, "verdict": str(Verdict.STOPPED)}
     for name, value in fields.items():
         setattr(job.row, name, value)
