@@ -163,3 +163,9 @@ def test_a_clone_whose_archive_was_deleted_at_that_moment_blames_no_name(alice, 
     ):
         services.clone(alice, source.pk)
     assert error.value.code == "conflict"
+
+
+def test_clones_are_numbered_past_nine_digits(alice, vc):
+    source = submit(alice, vc, name="train-999999999")
+    names = [services.clone(alice, source.pk).name for _ in range(2)]
+    assert names == ["train-1000000000", "train-1000000001"]

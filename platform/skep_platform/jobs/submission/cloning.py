@@ -27,8 +27,8 @@ from skep_platform.jobs.submission.submitting import (
     refusal,
 )
 
-NUMBERED = re.compile(r"(.*)-([0-9]{1,9})")
-MAX_BASE = 240  # characters of a name that a number is put behind
+NUMBERED = re.compile(r"(.*)-([0-9]{1,18})")
+MAX_BASE = 235  # characters of a name that a number is put behind
 TRIES = 10  # to find a number that no other clone takes at the same moment
 
 
@@ -106,5 +106,5 @@ HIGHEST = """
 SELECT max(substr(name, length(%(prefix)s) + 1)::bigint)
   FROM jobs_job
  WHERE owner_id = %(owner)s AND starts_with(name, %(prefix)s)
-   AND substr(name, length(%(prefix)s) + 1) ~ '^[0-9]{1,9}$'
+   AND substr(name, length(%(prefix)s) + 1) ~ '^[0-9]{1,18}$'
 """
