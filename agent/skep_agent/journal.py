@@ -1,8 +1,9 @@
 """The agent's memory on disk: one JSON object per line, appended, rewritten when it has grown.
 
 It survives the death of the agent, not of the machine: after that no container runs, so nothing is
-synced. On a full disk the agent goes on: what was not written follows, all of it, as soon as there
-is space, and until then the labels of the containers are all that another agent finds.
+synced. On a disk that is full, read-only or broken the agent goes on: what was not written follows,
+all of it, as soon as the disk takes it, and until then the labels of the containers are all that
+another agent finds.
 
 It holds no command, no environment and no credential. SQLite in its place was measured (WAL): a
 third more time for each record without syncing, and 4 ms with it.
@@ -23,6 +24,8 @@ import structlog
 from skep_agent.core.records import Outcome, Remembered, Stopping, StopPlan
 
 _GARBAGE_LINES = 2000  # rewritten beyond this many lines that no longer count
+# The tasks run on, and end by the lease if the agent does.
+_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 _SEQ_BLOCK = 10_000  # numbers are reserved in blocks, so that few lines are written
 
 log = structlog.get_logger(__name__)
@@ -95,7 +98,7 @@ class Journal:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self._lines += 1
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno not in _PASSING:
                 raise
             if not self._behind:
                 log.error("journal_behind", problem=f"{self._path}: {error.strerror}")
@@ -111,9 +114,15 @@ class Journal:
         # Later appends need O_APPEND again.
         with os.fdopen(file, "wb") as stream:
             stream.write(b"".join(map(_line, raws)))
-        fresh.replace(self._path)
+        # Before the old one is closed: should it fail, the number would soon be another file's.
+        appending = os.open(fresh, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            fresh.replace(self._path)
+        except OSError:
+            os.close(appending)
+            raise
         os.close(self._file)
-        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        self._file = appending
         self._lines = len(raws)
         self._behind = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -154,3 +155,41 @@ def test_a_full_disk_ends_nothing_and_what_was_not_written_follows(path: Path) -
     now = Journal(path, "boot")
     assert (now.records, now.lease_until) == ([record("a2")], 8.0)
     assert now.next_seq > 20_000
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EIO])
+def test_a_disk_that_became_read_only_or_broke_ends_no_tasks(
+    path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    journal = Journal(path, "boot")
+
+    def refuse(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "write", refuse)
+        broken.setattr(os, "open", refuse)
+        for attempt_id in ("a1", "a2"):
+            journal.remember(record(attempt_id))
+    journal.remember(record("a3"))
+    assert [r.attempt_id for r in Journal(path, "boot").records] == ["a1", "a2", "a3"]
+
+
+def test_a_journal_that_cannot_be_opened_anew_writes_into_no_other_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(path, "boot")
+    monkeypatch.setattr(journal_module, "_GARBAGE_LINES", -1)  # each record rewrites it
+    opened = os.open
+
+    def no_more(name: Path, flags: int, *mode: int) -> int:
+        if flags & os.O_APPEND:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return opened(name, flags, *mode)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "open", no_more)
+        journal.remember(record("a1"))
+    os.fstat(journal._file)  # still its own
+    journal.remember(record("a2"))
+    assert [r.attempt_id for r in Journal(path, "boot").records] == ["a1", "a2"]
