@@ -155,9 +155,9 @@ class Engine:
 
     async def version(self) -> EngineVersion:
         """Return what the engine is; asked once for each life of it."""
-        if self._version is not None:
-            return self._version
-        return await self.call(lambda _: self._known_version())
+        while (version := self._version) is None:
+            await self.call(lambda _: None)  # by then it may have been restarted again
+        return version
 
     async def path_stat(self, container_id: str, path: str) -> dict[str, Any] | None:
         """Return name, size, mode (Go's os.FileMode) and link target of a path in a container, or
@@ -310,6 +310,9 @@ class Engine:
         except (RequestException, DockerException) as error:
             self._disconnect()
             raise self._down(f"{type(error).__name__}: {error}") from None
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            # The SDK reads an error without a message, or half an object, so.
+            raise self._down(f"not by an answer of Docker's: {error!r}") from None
 
     def _connected(self) -> APIClient:
         """Return the client for the version of the API that both sides speak."""
@@ -324,10 +327,6 @@ class Engine:
                 self._version = _engine_version(answer, newest)
                 self._api = api
             return self._api
-
-    def _known_version(self) -> EngineVersion:
-        assert self._version is not None
-        return self._version
 
     def _client(self, version: tuple[int, int]) -> APIClient:
         from docker import APIClient

@@ -17,6 +17,7 @@ administrators' list of allowed registries is the remedy.
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import json
 import math
@@ -30,6 +31,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import structlog
 
 from skep_agent.containers import Progress, RuntimeFailure
 from skep_agent.isolation.create import ImageFacts, check_image
@@ -45,6 +48,8 @@ MAX_GRANTS = 10_000
 ANSWER_S = 60.0  # how long a registry's yes to these credentials and this content holds
 RECENT_S = 60.0  # so long `pull` saves the creation that follows a look of its own
 _DEFAULT_REGISTRY = re.compile(r"(index\.)?docker\.io/")
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,9 +313,17 @@ class Images:
 
     @contextmanager
     def _noted(self, coming: _Private) -> Iterator[None]:
-        """Until it is settled, also past a cancellation or the end of the agent."""
+        """Until it is settled, also past a cancellation or the end of the agent. Raises
+        RuntimeFailure "disk_full" or "image_pull" where that cannot be noted."""
         self._unsettled.append(coming)
-        self._write()
+        try:
+            self._write()
+        except OSError as error:
+            # Not begun: whoever looks for what it brings would wait for its end.
+            self._unsettled.remove(coming)
+            code = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "image_pull"
+            message = f"The node cannot note whose {coming.reference} is: {error.strerror}."
+            raise RuntimeFailure(code, message) from None
         try:
             yield
         finally:
@@ -325,7 +338,10 @@ class Images:
             await self._mark(found.image_id)
         if coming in self._unsettled:
             self._unsettled.remove(coming)
-            self._write()
+            try:
+                self._write()
+            except OSError as error:  # the next agent settles it once more
+                log.warning("pull_not_noted", problem=error.strerror)
         return found
 
     def _known(self, found: _Found, coming: _Private) -> bool:

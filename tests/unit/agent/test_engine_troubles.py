@@ -13,12 +13,15 @@ from threading import Thread
 import pytest
 
 from skep_agent.config import Watermarks
+from skep_agent.containers import RuntimeFailure
 from skep_agent.network import firewall
 from skep_agent.network.firewall import Firewall
+from skep_agent.protocol import ImageSpec
 from skep_agent.runtimes import docker_disk, docker_exec
 from skep_agent.runtimes.docker_disk import DiskWatch, Watched
 from skep_agent.runtimes.docker_engine import Engine
 from skep_agent.runtimes.docker_exits import ExitWatcher
+from skep_agent.runtimes.docker_images import Images
 from skep_agent.runtimes.image_cache import ImageCache
 
 IMAGE = f"sha256:{7:064x}"
@@ -83,6 +86,56 @@ async def test_an_image_that_is_forgotten_while_images_are_removed_ends_nothing(
 
     daemon.answer = gone
     assert await cache.clean(lambda: (1, 100), lambda _: False) == []
+    await engine.close()
+
+
+async def test_a_private_pull_that_could_not_be_noted_holds_up_no_other_pull(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    engine, folder = Engine(daemon.url), tmp_path / "agent"
+    images = Images(engine, folder / "private-pulls.json")
+    private = ImageSpec(reference="private:1", username="ann", password="x")
+    missing = (404, b'{"message": "not there"}')
+    daemon.answer = lambda path: missing if path.endswith("private:1/json") else (200, b"[]")
+    with pytest.raises(RuntimeFailure, match="cannot note"):
+        await images.pull(private, lambda _: None)
+    folder.mkdir()  # the disk takes files again
+    here = {"Id": IMAGE, "RepoTags": ["public:1"], "Config": {}}
+    daemon.answer = lambda _: (200, json.dumps(here).encode())
+    try:
+        async with asyncio.timeout(30):
+            await images.pull(ImageSpec(reference="public:1"), lambda _: None)
+            assert (await images.facts(ImageSpec(reference="public:1"))).image_id == IMAGE
+    finally:
+        await engine.close()
+
+
+@pytest.mark.parametrize("answer", [(502, b"{}"), (500, b"[]"), (400, b"null")])
+async def test_an_error_without_a_message_is_one_of_the_engine(
+    daemon: Daemon, answer: Answer
+) -> None:
+    daemon.answer = lambda _: answer
+    engine = Engine(daemon.url)
+    with pytest.raises(RuntimeFailure) as failure:
+        await engine.call(lambda api: api.inspect_container("a"))
+    await engine.close()
+    assert failure.value.code == "engine_down"
+
+
+async def test_an_engine_that_restarts_while_its_version_is_asked_is_asked_again(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, lives = Engine(daemon.url), []
+    connected = engine._connected
+
+    def restarted() -> object:
+        lives.append(api := connected())
+        if len(lives) == 1:
+            engine._disconnect()  # as another call does that saw the end of the engine
+        return api
+
+    monkeypatch.setattr(engine, "_connected", restarted)
+    assert (await engine.version()).version == "27.0.0"
     await engine.close()
 
 
