@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Collection
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -157,13 +156,19 @@ class DiskWatch:
         if use is None:
             return
         excess = judgement(watched.disk_mb, watched.log_bytes, use)
-        if excess is not None and watched.container_id in self._watched:
-            del self._watched[watched.container_id]
+        if excess is None:
+            # It could not be ended when it kept too much, and does not any more.
+            self._excess.pop(watched.container_id, None)
+        elif watched.container_id in self._watched:
             log.warning(excess.code, container_id=watched.container_id, problem=excess.message)
             self._excess[watched.container_id] = excess
             self._judged.add(watched.container_id)
-            with suppress(RuntimeFailure):
+            try:
                 await self._end(watched.container_id)
+            except RuntimeFailure as failure:  # it writes on: tried again with the next look
+                log.warning(failure.code, problem=failure.message)
+            else:
+                self._watched.pop(watched.container_id, None)
 
     async def _measure(self, watched: _Watched) -> Use | None:
         """Return the use; None when it cannot be measured."""

@@ -177,6 +177,35 @@ async def test_a_container_that_someone_removed_is_not_measured_any_more(
     await engine.close()
 
 
+async def test_a_container_past_its_limit_is_ended_also_after_an_engine_that_hung(
+    daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(docker_disk, "LOOK_S", 0.01)
+    monkeypatch.setattr(docker_disk, "BLIND_MEASURE_S", 0.0)
+    output = tmp_path / "containers/c1/local-logs/container.log"
+    output.parent.mkdir(parents=True)
+    output.write_bytes(bytes(100))
+    asked, ended = [], asyncio.Event()
+
+    async def end(container_id: str) -> None:
+        asked.append(container_id)
+        if len(asked) == 1:
+            raise RuntimeFailure("engine_down", "It does not answer.")
+        ended.set()
+
+    engine = Engine(daemon.url)
+    watch = DiskWatch(engine, end)
+    container = {"Id": "c1", "Config": {"Labels": {"skep.log_bytes": "10"}}}
+    watch.watch(container, str(tmp_path), Watched())
+    async with asyncio.timeout(30):
+        await ended.wait()
+    excess = watch.excess("c1")
+    await watch.close()
+    await engine.close()
+    assert excess is not None
+    assert excess.code == "log_limit_exceeded"
+
+
 async def never(container_id: str) -> None:
     raise AssertionError(f"{container_id} is ended")
 
