@@ -7,6 +7,7 @@ of 80,000. The probe is asked at each scrape, in the thread of the scrape.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ from skep_agent.protocol import GpuSample
 
 log = structlog.get_logger(__name__)
 
+WAIT_S = 5.0  # for another scrape that asks the driver; past it the GPUs are left out
 GPU = ("node", "gpu")
 GAUGES: tuple[tuple[str, str, Callable[[GpuSample], float | None]], ...] = (
     ("skep_gpu_utilization_percent", "Share of time with a kernel.", lambda s: s.utilization),
@@ -51,6 +53,7 @@ class NodeMetrics(Collector):
         self._node = node
         self._probe = probe
         self._connected = connected
+        self._asking = threading.Lock()
 
     def describe(self) -> list[Metric]:
         """Return nothing: to be registered asks no driver."""
@@ -63,6 +66,15 @@ class NodeMetrics(Collector):
         up.add_metric([self._node], float(self._connected()))
         yield up
         yield from _machine(self._node)
+        # A driver may hang, and each scrape has a thread: they must not gather there.
+        if self._asking.acquire(timeout=WAIT_S):
+            try:
+                found = list(self._gpus())
+            finally:
+                self._asking.release()
+            yield from found
+
+    def _gpus(self) -> Iterator[Metric]:
         samples = self._probe.samples()
         for name, about, value in GAUGES:
             family = GaugeMetricFamily(name, about, labels=GPU)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import urllib.error
 import urllib.request
 
@@ -61,6 +62,32 @@ def test_a_lost_gpu_has_no_numbers_any_more():
     (gpu,) = probe.gpus()
     probe.fail(gpu.uuid, lost=True)
     assert gpu.uuid not in read(probe).partition("skep_gpu_ecc_errors")[0]
+
+
+def test_scrapes_do_not_gather_at_a_driver_that_hangs(monkeypatch):
+    monkeypatch.setattr(metrics, "WAIT_S", 0.01)
+    probe = SimulatedGpus(1, "A100", 81920)
+    asked, answered, samples = threading.Event(), threading.Event(), probe.samples
+
+    def hang():
+        asked.set()
+        answered.wait()
+        return samples()
+
+    probe.samples = hang
+    registry = CollectorRegistry()
+    registry.register(metrics.NodeMetrics("gpu-07", probe, lambda: True))
+    first = threading.Thread(target=generate_latest, args=(registry,))
+    first.start()
+    asked.wait()
+    second = threading.Thread(target=generate_latest, args=(registry,))
+    second.start()
+    second.join(30)
+    gathered = second.is_alive()
+    answered.set()
+    first.join()
+    assert not gathered
+    assert "skep_gpu_healthy{" in generate_latest(registry).decode()
 
 
 def test_the_numbers_are_served_as_long_as_the_agent_runs():
