@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import structlog
 from websockets.exceptions import ConnectionClosed
@@ -46,9 +45,10 @@ from skep_agent.shell.link import PULSE_S, FatalClose, Link
 from skep_agent.shell.logs import LogShipper
 from skep_agent.shell.operations import Operations
 from skep_agent.shell.prefetches import PrefetchPulls
+from skep_agent.shell.probing import Probing
 from skep_agent.shell.session import Session
 from skep_agent.shell.streams import Streams
-from skep_agent.shell.tasks import TaskSet, first_of
+from skep_agent.shell.tasks import TaskSet, first_of, going_on
 from skep_agent.shell.working_files import Archives
 from skep_agent.statedir import Identity, StateDir
 
@@ -58,7 +58,6 @@ IMAGES_EVERY_S = 60.0
 SAMPLE_PAUSE_S = 1.0  # while there is no session
 
 log = structlog.get_logger(__name__)
-T = TypeVar("T")
 
 
 class Agent:
@@ -95,7 +94,7 @@ class Agent:
         self.facts_due = asyncio.Event()
         self._instance_id = state.instance_id
         self._runtime = runtime
-        self._probe = probe
+        self._probe, self._probing = probe, Probing(probe)
         archives = Archives(state.archives, identity)
         find, held = self.machine.attempts.get, self.machine.life.ports_held
         emit, may_write, keep = self._operated, self._may_write, self._masks.keep
@@ -222,18 +221,18 @@ class Agent:
         self._fence.set_lease(lease_until or self.clock.moment().mono + UNKNOWN_LEASE_S)
         self._fence.start()
         containers = await self._first_containers()
-        gpus = await self._ask_probe(self._probe.gpus)
+        gpus = await self._probing.ask(self._probe.gpus)
         config = self.config
         self._inventory = {
             "hostname": platform.node(),
             "address": config.address or own_address(self.identity.server),
             "cpus": self.machine.limits.cpus,
             "memory_mb": self.machine.limits.memory_mb,
-            "topology": await self._ask_probe(self._probe.topology),
-            "driver_version": await self._ask_probe(self._probe.driver_version),
+            "topology": await self._probing.ask(self._probe.topology),
+            "driver_version": await self._probing.ask(self._probe.driver_version),
             "engine_version": await self._runtime.version(),
             "components": await self._runtime.components()
-            | machine_versions(await self._ask_probe(self._probe.firmware)),
+            | machine_versions(await self._probing.ask(self._probe.firmware)),
             "runtime": self._runtime.name,
             "port_range": config.port_range,
             "rdma_devices": list(rdma_devices()),
@@ -319,6 +318,7 @@ class Agent:
         self._fence.close(idle=idle and self._taken_over)
         self.journal.close()
         await self._runtime.close()
+        self._probing.close()
         self._probe.close()
 
     # --- the core's instructions
@@ -376,27 +376,20 @@ class Agent:
     async def _verify(self, what: do.VerifyGpus) -> None:
         key = what.attempt_id, what.epoch
         try:
-            busy = await self._ask_probe(lambda: self._probe.busy(list(what.uuids)))
+            busy = await self._probing.ask(lambda: self._probe.busy(list(what.uuids)))
         except Exception:
             log.exception("probe_broke")  # the core asks again
             return
         self._note_xids()
         self.dispatch(ev.GpusBusy(*key, busy) if busy else ev.GpusClean(*key))
 
-    async def _ask_probe(self, question: Callable[[], T]) -> T:
-        """Simulated GPUs answer at once; a driver may take its time."""
-        if isinstance(self._probe, SimulatedGpus):
-            return question()
-        return await asyncio.to_thread(question)
-
     async def _look_at_gpus(self) -> None:
         while True:
             await asyncio.sleep(self.config.inventory_interval_s)
-            try:
+            with going_on("probe_broke"):
                 self._note_xids()
-                self.dispatch(ev.GpusSeen(tuple(await self._ask_probe(self._probe.gpus))))
-            except Exception:
-                log.exception("probe_broke")
+                last = self.machine.gpus.seen.values()
+                self.dispatch(ev.GpusSeen(tuple(await self._probing.gpus(last))))
 
     def _present_inventory(self) -> Inventory:
         return Inventory(**self._inventory, gpus=self.machine.gpus.view())
@@ -409,17 +402,17 @@ class Agent:
     async def _look_at_containers(self) -> None:
         while True:
             await asyncio.sleep(self.config.containers_interval_s)
-            try:
+            with going_on("containers_not_seen"):
                 self.dispatch(ev.ContainersSeen(tuple(await self._runtime.list())))
-            except RuntimeFailure as failure:
-                log.warning("engine_down", problem=failure.message)
 
     async def _tidy_scratch(self) -> None:
         while True:
             await asyncio.sleep(self.config.scratch_interval_s)
             await scratch.tidy(self._runtime, self.identity)
-            await self._runtime.remove_leftovers()
-            await self._runtime.clean_images()
+            with going_on("leftovers_not_removed"):
+                await self._runtime.remove_leftovers()
+            with going_on("images_not_cleaned"):
+                await self._runtime.clean_images()
 
     async def _look_at_network(self) -> None:
         """Rules that were flushed are written again, also while nothing starts."""
@@ -444,16 +437,17 @@ class Agent:
         except RuntimeFailure as failure:
             problem = failure.message
             log.error(failure.code, problem=problem)
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+            log.exception("network_not_seen")
         possible = self._runtime.gang_network and not problem
         return {"gang_network": possible, "network_problem": problem}
 
     async def _look_at_disk(self) -> None:
         """Off the loop: a disk that hangs holds up nothing else."""
         while True:
-            try:
+            with going_on("disk_not_seen"):
                 self.link.disk_mb = await asyncio.to_thread(self._runtime.disk_mb)
-            except Exception:
-                log.exception("disk_not_seen")
             await asyncio.sleep(DISK_EVERY_S)
 
     async def _look_at_images(self) -> None:
@@ -465,24 +459,19 @@ class Agent:
             self._images_due.clear()
             if self._session is None:
                 continue
-            try:
+            with going_on("images_not_seen"):
                 found = NodeImages(images=await self._runtime.images())
-            except RuntimeFailure as failure:
-                log.warning("images_not_seen", problem=failure.message)
-                continue
-            if found != self._sent_images:
-                self._sent_images = found
-                await self._send(found)
+                if found != self._sent_images:
+                    self._sent_images = found
+                    await self._send(found)
 
     async def _sample(self) -> None:
         while True:
             session = self._session
             await asyncio.sleep(session.welcome.sample_interval_s if session else SAMPLE_PAUSE_S)
             if self._session is not None:
-                try:
+                with going_on("sample_broke"):
                     await self._send(await self._samples())
-                except Exception:
-                    log.exception("sample_broke")
 
     async def _samples(self) -> Samples:
         running = self.machine.running()
@@ -490,7 +479,7 @@ class Agent:
             self._probe.set_running([uuid for attempt in running for uuid in attempt.gpus])
         return Samples(
             at=self.clock.moment().wall,
-            gpus=await self._ask_probe(self._probe.samples),
+            gpus=await self._probing.samples(),
             containers=await self._runtime.sample(
                 {attempt.attempt_id: attempt.container_id for attempt in running}
             ),

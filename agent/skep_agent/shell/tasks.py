@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
+
+from skep_agent.containers import RuntimeFailure
 
 log = structlog.get_logger(__name__)
 
@@ -41,6 +44,18 @@ class TaskSet:
         # No one waits for it.
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("task_broke", task=str(key), exc_info=error)
+
+
+@contextmanager
+def going_on(event: str) -> Iterator[None]:
+    """Log what fails inside, and go on: whoever looks from time to time looks again. Were it not
+    caught, the agent would end, time and again while it lasts, and its tasks with the lease."""
+    try:
+        yield
+    except RuntimeFailure as failure:
+        log.warning(event, code=failure.code, problem=failure.message)
+    except Exception:
+        log.exception(event)
 
 
 async def first_of(*works: Coroutine[Any, Any, None]) -> None:

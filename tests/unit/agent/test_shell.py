@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
+import errno
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,8 @@ from tests.support.agent_process import AgentProcess, FakeClock, config_for
 from tests.support.agent_server import FakeControlPlane
 from tests.support.agent_specs import spec
 
-from skep_agent.protocol import CLOSE_UNAUTHORIZED, Gpu
+from skep_agent.containers import Container
+from skep_agent.protocol import CLOSE_UNAUTHORIZED, CachedImage, Gpu
 from skep_agent.runtimes.mock import MockRuntime
 from skep_agent.shell.link import FatalClose, socket_url
 from skep_agent.statedir import Identity, StateDir, StateError
@@ -446,3 +450,47 @@ async def test_a_disk_that_is_full_fails_the_task_and_not_the_agent(
     assert (failed.error_code, failed.disk_full) == ("disk_full", True)
     assert agent.task is not None
     assert not agent.task.done()
+
+
+class TroubledRuntime(MockRuntime):
+    """Fails once at each look around, in ways that no runtime should."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failed: list[str] = []
+
+    def _fail(self, what: str, error: Exception) -> None:
+        if what not in self.failed:
+            self.failed.append(what)
+            raise error
+
+    async def list(self) -> builtins.list[Container]:
+        if "started" in self.failed:
+            self._fail("list", OSError(errno.EMFILE, "Too many open files"))
+        return await super().list()
+
+    async def images(self) -> builtins.list[CachedImage]:
+        self._fail("images", KeyError("RepoTags"))
+        return await super().images()
+
+    async def remove_leftovers(self) -> None:
+        self._fail("leftovers", OSError(errno.EIO, "Input/output error"))
+
+    async def clean_images(self) -> None:
+        self._fail("clean", ValueError("no JSON"))
+
+
+async def test_looks_that_fail_end_no_agent(server: FakeControlPlane, tmp_path: Path) -> None:
+    config = replace(config_for(tmp_path / "n1", server.url), scratch_interval_s=0.05)
+    runtime = TroubledRuntime()
+    async with AgentProcess(config, runtime=runtime).running() as agent:
+        await server.until(lambda: server.node().socket)
+        runtime.failed.append("started")
+        async with asyncio.timeout(60):
+            while len(runtime.failed) < 5:  # noqa: ASYNC110 - no one says that it is
+                await asyncio.sleep(0.01)
+        await server.desire(spec())
+        await server.until(lambda: server.node().complete("a1"))
+        assert agent.task is not None
+        assert not agent.task.done()
+        assert len(server.node().hellos) == 1
