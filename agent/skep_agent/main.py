@@ -9,9 +9,9 @@ import signal
 import socket
 import sys
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, TextIO
 
 import structlog
 import typer
@@ -325,9 +325,26 @@ def configure_logs() -> None:
             structlog.dev.ConsoleRenderer() if tty else structlog.processors.JSONRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(_Lines(sys.stderr)),  # type: ignore[arg-type]
         cache_logger_on_first_use=False,
     )
+
+
+class _Lines:
+    """Standard error as far as it takes lines. Who reads them may have ended, or their disk be
+    full: what the agent does after a line is done all the same."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -148,3 +149,16 @@ async def test_the_process_runs_and_leaves_on_sigterm(
     assert b"Traceback" not in stderr
     assert b"secret-n1" not in stderr
     assert all(json.loads(line)["event"] for line in stderr.splitlines())
+
+
+def test_a_line_that_no_one_takes_ends_nothing() -> None:
+    """The disk of a log is full, or whoever reads the lines has ended."""
+    script = (
+        "import structlog; from skep_agent.main import configure_logs; configure_logs();"
+        "[structlog.get_logger().error('x') for _ in range(3)]; print('goes on', flush=True)"
+    )
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=full, check=False
+        )
+    assert done.stdout == b"goes on\n"
