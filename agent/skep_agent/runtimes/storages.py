@@ -40,6 +40,7 @@ from skep_agent.runtimes.scratch_images import mount_image
 
 T = TypeVar("T")
 THREADS = 8  # a server that does not answer holds one
+LOCAL_THREADS = 4
 MOUNT_S = 60.0
 # Of <sys/mount.h>.
 _RDONLY, _NOSUID, _NODEV, _NOEXEC = 1, 2, 4, 8
@@ -68,10 +69,13 @@ class StorageMounts:
         self._policy = policy
         self._folder = mounts_dir(node.cluster, node.name)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="storages")
+        # Apart: what only looks or lets go never waits behind servers that do not answer.
+        self._local = ThreadPoolExecutor(LOCAL_THREADS, thread_name_prefix="mounts")
         self._preparing: set[Path] = set()  # not in the engine's list of containers yet
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._local):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     @contextmanager
     def prepared(self, spec: AttemptSpec, scratch: Path | None = None) -> Iterator[None]:
@@ -96,7 +100,9 @@ class StorageMounts:
         if scratch is not None:
             await self._run(_mount_scratch, scratch, self._scratch_point(spec), owner)
         for mount, point in zip(spec.mounts, self._points(spec), strict=False):
-            work = self._run(_mount, mount, self._policy, self._folder, point, owner)
+            arguments = mount, self._policy, self._folder, point, owner
+            loop = asyncio.get_running_loop()
+            work = loop.run_in_executor(self._threads, _mount, *arguments)
             try:
                 async with asyncio.timeout(MOUNT_S):
                     await work
@@ -143,7 +149,7 @@ class StorageMounts:
         return [Path(source) for source in sources if Path(source).parent == self._folder]
 
     async def _run(self, work: Callable[..., T], *args: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
+        return await asyncio.get_running_loop().run_in_executor(self._local, work, *args)
 
 
 def bind_sources(container: dict[str, Any]) -> list[str]:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 
 import pytest
+from tests.support.agent_specs import spec
 
 from skep_agent.containers import RuntimeFailure
+from skep_agent.isolation.create import NodeFacts
+from skep_agent.isolation.files import Owner
 from skep_agent.isolation.mounts import StoragePolicy, check_mounts
 from skep_agent.protocol import AttemptSpec, ImageSpec, StorageMount
-from skep_agent.runtimes.storages import mount_arguments
+from skep_agent.runtimes import storages
+from skep_agent.runtimes.storages import THREADS, StorageMounts, mount_arguments
 
 
 def nfs(server: str = "nfs.example.org", **fields) -> StorageMount:
@@ -79,3 +85,25 @@ def test_02_path_has_the_folders_that_it_is_said_to_have(inner):
     )  # fmt: skip
     with pytest.raises(RuntimeFailure, match="folders of"):
         check_mounts(spec)
+
+
+async def test_servers_that_do_not_answer_hold_up_no_look_at_mounts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every look at the containers of the node asks for them, and every start and removal."""
+    answered = threading.Event()
+    monkeypatch.setattr(storages, "_mount", lambda *_: answered.wait())
+    mounts = StorageMounts(NodeFacts("cluster", "n1"), StoragePolicy(), lambda *_: Path("/none"))
+    hanging = [
+        asyncio.ensure_future(mounts.mount(spec(f"a{number}", mounts=[nfs()]), Owner()))
+        for number in range(2 * THREADS)
+    ]
+    try:
+        async with asyncio.timeout(30):
+            await asyncio.sleep(0)  # they begin
+            assert await mounts.made() == set()
+            await mounts.release(["/elsewhere"])
+    finally:
+        answered.set()
+        await asyncio.gather(*hanging)
+        mounts.close()
