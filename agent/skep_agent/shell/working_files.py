@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import BinaryIO
+from weakref import WeakValueDictionary
 
 import httpx
 
@@ -34,7 +35,8 @@ class Archives:
         self._folder = folder
         self._identity = identity
         self._cache_bytes = cache_bytes
-        self._downloads: dict[str, asyncio.Lock] = {}
+        # While someone wants the archive: else there would be one for each that there ever was.
+        self._downloads: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._limit = asyncio.Semaphore(DOWNLOADS)
 
     async def open(self, wanted: WorkingFiles) -> BinaryIO:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -148,3 +149,13 @@ async def test_an_archive_that_a_power_failure_cut_off_is_asked_for_again(
     archives = cache(server, tmp_path)
     (tmp_path / "archives" / named(SOME).sha256).write_bytes(b"")
     assert await content(archives, named(SOME)) == SOME
+
+
+async def test_nothing_is_kept_in_memory_of_archives_that_no_one_wants_now(
+    server: Server, tmp_path: Path
+) -> None:
+    archives = cache(server, tmp_path)
+    for archive in (SOME, OTHER):
+        await content(archives, named(archive))
+    gc.collect()
+    assert not archives._downloads
