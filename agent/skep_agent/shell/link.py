@@ -58,6 +58,7 @@ from skep_agent.statedir import Identity
 
 AGENT_PATH = "/ws/agent"
 FIRST_PAUSE_S = 0.5
+STEADY_S = 10.0  # a connection that served for so long was a good one
 CONNECT_TIMEOUT_S = 15.0  # a server that many agents come back to at once is slow to answer
 # A dying connection is not waited for.
 CLOSE_TIMEOUT_S = 1.0
@@ -81,6 +82,21 @@ class FatalClose(Exception):
 
 class ServerLeaves(Exception):
     """The server stops on purpose, and the lease was extended for that."""
+
+
+class Pauses:
+    """Growing ones between connections that fail, or that end as soon as they were welcomed: a
+    server that breaks at something that a node says must not get it twice a second from each."""
+
+    def __init__(self, most_s: float) -> None:
+        self._most_s = most_s
+        self._next_s = FIRST_PAUSE_S
+
+    def after(self, served_s: float) -> float:
+        """Return the pause after a connection that served for so long."""
+        pause = FIRST_PAUSE_S if served_s >= STEADY_S else self._next_s
+        self._next_s = min(2 * pause, self._most_s)
+        return pause
 
 
 class Link:
@@ -157,16 +173,14 @@ class Link:
     # --- on the link's thread
 
     async def _keep(self) -> None:
-        pause = FIRST_PAUSE_S
+        pauses = Pauses(self._pause_max_s)
         while True:
-            if await self._connect_once():
-                pause = FIRST_PAUSE_S
-                self._failures = 0
-            else:
-                self._failures += 1
+            began = time.monotonic()
+            welcomed = await self._connect_once()
+            self._failures = 0 if welcomed else self._failures + 1
+            pause = pauses.after(time.monotonic() - began if welcomed else 0.0)
             # Many agents lose one server at once; they must not come back at once.
             await asyncio.sleep(pause * random.uniform(0.2, 1.8))  # noqa: S311
-            pause = min(pause * 2, self._pause_max_s)
 
     async def _connect_once(self) -> bool:
         """Connect, and serve the connection until it ends. Returns whether the server welcomed

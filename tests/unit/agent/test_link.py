@@ -16,6 +16,7 @@ from tests.support.agent_specs import spec
 from skep_agent.protocol import LogAck, ReportAck, Welcome
 from skep_agent.shell import inbox as inboxes
 from skep_agent.shell.inbox import Acknowledged, Arrived, Connection, Inbox, Lost, Opened, Silence
+from skep_agent.shell.link import Pauses
 
 Busy = Callable[[float], AbstractAsyncContextManager[Path]]
 LEASE_S = 6.0  # a busy machine pauses the agent for a second or two
@@ -129,3 +130,9 @@ async def test_finding_s6_a_main_loop_far_behind_keeps_a_bounded_number_of_bytes
         inbox.put(Arrived(one, "x" * 400))
     inbox.put(Lost(one))
     inbox.put(Arrived(one, "x" * 400))
+
+
+def test_connections_that_end_at_once_are_not_tried_twice_a_second_for_ever() -> None:
+    pauses = Pauses(most_s=4.0)
+    assert [pauses.after(served_s) for served_s in (0, 0.1, 0.1, 0, 0.1)] == [0.5, 1, 2, 4, 4]
+    assert [pauses.after(served_s) for served_s in (3600, 0.1, 3600)] == [0.5, 1, 0.5]
