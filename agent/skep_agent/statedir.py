@@ -7,6 +7,7 @@ import json
 import os
 import uuid
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -128,11 +129,13 @@ class Masks:
         """None when they are not known any more: the state directory was lost, or is damaged."""
         try:
             return json.loads((self._folder / attempt_id).read_text())
-        except (FileNotFoundError, ValueError):
+        except (OSError, ValueError):
             return None
 
     def forget(self, attempt_id: str) -> None:
-        (self._folder / attempt_id).unlink(missing_ok=True)
+        """Remove them, or leave that to the next agent where the disk does not take it."""
+        with suppress(OSError):
+            (self._folder / attempt_id).unlink()
 
     def keep_only(self, attempt_ids: Collection[str]) -> None:
         """Remove what an agent that was killed left behind."""

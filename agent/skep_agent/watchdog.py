@@ -182,6 +182,11 @@ class SharedPage:
             elif self._page[at] != 0:
                 self._clear(slot)
 
+    def keep_only(self, container_ids: Collection[str]) -> None:
+        """Forget containers that are not there any more."""
+        for container_id in set(self._slots).difference(container_ids):
+            self.unname(container_id)
+
     def _set(self, container_id: str, state: int) -> None:
         coded = container_id.encode()
         if not _CONTAINER_ID.fullmatch(coded):

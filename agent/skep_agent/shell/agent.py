@@ -204,7 +204,8 @@ class Agent:
         listed = {spec.attempt_id: spec.masks for spec in desired.attempts}
         for attempt_id, masks in listed.items():
             if attempt_id in self.machine.attempts:
-                self._masks.keep(attempt_id, masks)
+                with going_on("masks_not_kept"):  # the next agent asks again, too
+                    self._masks.keep(attempt_id, masks)
         self.logs.learn(listed)
 
     def use_network_policy(self, policy: NetworkPolicy) -> None:
@@ -239,6 +240,7 @@ class Agent:
             "labels": config.labels,
             **await self._network(),
         }
+        self._fence.keep_only([container.container_id for container in containers])
         for container in containers:
             self._fence.name(container.container_id)
         log.info("agent_started", node=self.identity.name, containers=len(containers))

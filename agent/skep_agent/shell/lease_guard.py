@@ -14,6 +14,7 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -58,6 +59,9 @@ class LeaseGuard(Protocol):
 
     def unname(self, container_id: str) -> None: ...
 
+    def keep_only(self, container_ids: Collection[str]) -> None:
+        """Forget what an agent before this one condemned and the engine does not have any more."""
+
     async def ready(self) -> None:
         """Wait until containers may be started. Raises RuntimeFailure "engine_down" when nothing
         would end them."""
@@ -87,6 +91,9 @@ class NoGuard:
         pass
 
     def unname(self, container_id: str) -> None:
+        pass
+
+    def keep_only(self, container_ids: Collection[str]) -> None:
         pass
 
     async def ready(self) -> None:
@@ -153,6 +160,10 @@ class WatchdogGuard:
     def unname(self, container_id: str) -> None:
         with self._lock:
             self._page.unname(container_id)
+
+    def keep_only(self, container_ids: Collection[str]) -> None:
+        with self._lock:
+            self._page.keep_only(container_ids)
 
     def armed(self) -> bool:
         """Return whether a watchdog of this version looked not long ago."""

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
@@ -269,6 +269,10 @@ class Operations:
             except RuntimeFailure as failure:
                 if failure.code == "container_gone":
                     self._emit(ev.Vanished(*key))
+                    # Nothing else takes it off what the watchdog and the runtime keep of it.
+                    self._fence.unname(what.container_id)
+                    with suppress(RuntimeFailure):
+                        await self._runtime.remove(what.container_id)
                     return
             except Exception:
                 log.exception("watch_broke", attempt_id=what.attempt_id)
