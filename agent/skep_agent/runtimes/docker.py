@@ -35,7 +35,7 @@ from skep_agent.protocol import (
     S3Mount,
 )
 from skep_agent.registry_policy import RegistryPolicy
-from skep_agent.runtimes import docker_exec, docker_files, processes
+from skep_agent.runtimes import docker_exec, docker_files, docker_node, processes
 from skep_agent.runtimes.base import AttemptKey, Command, LogPiece, Process, SaveOrder
 from skep_agent.runtimes.docker_disk import DiskWatch, Scratches
 from skep_agent.runtimes.docker_engine import (
@@ -474,14 +474,14 @@ class DockerRuntime:
         oom_killed = bool(state.get("OOMKilled"))
         peak = found["HostConfig"]["Memory"] // MIB if oom_killed else None
         peak = peak or self._stats.peak_mb(container_id)
-        excess = self._disk.excess(container_id)
+        reason = self._disk.excess(container_id) or docker_node.ended_with_machine(state)
         return Exit(
             state["ExitCode"],
             oom_killed,
             peak,
             is_full(self._root),
-            error_code=excess.code if excess else "",
-            message=excess.message if excess else "",
+            error_code=reason.code if reason else "",
+            message=reason.message if reason else "",
         )
 
 

@@ -1,4 +1,4 @@
-"""The node's own ports and disk, as far as containers use them."""
+"""The node's own ports, disk and restarts, as far as containers meet them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import errno
 import os
 import re
 import socket
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from skep_agent.containers import RuntimeFailure
 
@@ -17,6 +21,7 @@ _ANY = ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::"))  # noqa: S104
 # Newer and older names of its command line.
 TOOLKIT_COMMANDS = (("nvidia-ctk", "--version"), ("nvidia-container-cli", "--version"))
 TOOLKIT_TIMEOUT_S = 10.0
+NO_EXIT_CODE = 255  # of the engine, for a container whose end it did not see
 _VERSION = re.compile(r"version:?\s+v?(\d+(?:\.\d+)+\S*)", re.IGNORECASE)
 
 
@@ -61,6 +66,29 @@ def is_full(folder: str) -> bool:
     except OSError:
         return False
     return disk.f_bavail * disk.f_frsize < FULL_BYTES or (disk.f_files > 0 and disk.f_favail == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a container ended that did not end by itself."""
+
+    code: str
+    message: str
+
+
+def ended_with_machine(state: Mapping[str, Any]) -> Reason | None:
+    """Return whether a container, whose state is as the engine describes it, ended because the
+    machine went down: the engine then finds it dead at its next start, and calls that its end."""
+    if state["ExitCode"] != NO_EXIT_CODE:
+        return None
+    up = timedelta(seconds=time.clock_gettime(time.CLOCK_BOOTTIME))
+    try:
+        started, finished = map(datetime.fromisoformat, (state["StartedAt"], state["FinishedAt"]))
+        if not started < datetime.now(UTC) - up <= finished:
+            return None
+    except (ValueError, TypeError):  # no time with its zone
+        return None
+    return Reason("node_lost", "The machine restarted while the task ran.")
 
 
 async def toolkit_version() -> str:
