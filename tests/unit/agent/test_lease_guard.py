@@ -1,4 +1,4 @@
-"""What the watchdog is told to watch ends with what it watches."""
+"""What the watchdog watches ends with what is there."""
 
 from __future__ import annotations
 
