@@ -271,8 +271,8 @@ def in_thread(user, job):
 def is_waiting() -> bool:
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-            " AND pg_backend_pid() = ANY (pg_blocking_pids(pid)))"
+            "SELECT EXISTS (SELECT FROM pg_locks"  # pg_stat_activity keeps to a first look
+            " WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid)))"
         )
         return cursor.fetchone()[0]
 

@@ -360,7 +360,7 @@ def test_what_comes_while_a_submit_is_stored_is_stored_at_once(monkeypatch):
         assert found == ["fourth", "job_name_taken", "fifth"]
 
 
-BLOCKED = "SELECT pid FROM pg_locks WHERE NOT granted"
+BLOCKED = "SELECT pid FROM pg_locks WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))"
 
 
 @pytest.mark.django_db(transaction=True)
