@@ -36,12 +36,12 @@ import django  # noqa: E402
 from django.conf import settings  # noqa: E402
 from django.contrib.auth.hashers import PBKDF2PasswordHasher  # noqa: E402
 
-from skep_platform import env_settings  # noqa: E402
+from skep_platform import engine_urls  # noqa: E402
 
 # pytest-django loads the settings before this file where the variable was set, as in every xdist
 # worker: these then still name the controller's Valkey database and folder.
 settings.SKEP_REDIS_URL = os.environ["SKEP_REDIS_URL"]
-settings.CELERY_BROKER_URL = env_settings.broker_url(settings.SKEP_REDIS_URL)
+settings.CELERY_BROKER_URL = engine_urls.broker_url(settings.SKEP_REDIS_URL)
 settings.CACHES["default"]["LOCATION"] = os.environ["SKEP_REDIS_URL"]
 settings.CHANNEL_LAYERS["default"]["CONFIG"]["hosts"] = [os.environ["SKEP_REDIS_URL"]]
 settings.SKEP_DATA_DIR = Path(os.environ["SKEP_DATA_DIR"])

@@ -116,7 +116,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from skep_agent.network.rules import Egress
 from skep_agent.protocol import NetworkPolicy
-from skep_platform import __version__, env_settings, schedule
+from skep_platform import __version__, engine_urls, env_settings, schedule
 from skep_platform.core import schema_names
 
 BASE_DIR = Path(__file__).resolve().parent
@@ -135,8 +135,8 @@ def _refuse(problem: str) -> None:
 
 
 def _database(url: str) -> dict[str, object]:
-    _refuse(env_settings.database_problem(url))
-    known = env_settings.database_settings(url)
+    _refuse(engine_urls.database_problem(url))
+    known = engine_urls.database_settings(url)
     return {
         "ENGINE": "skep_platform.core.database",
         **known,
@@ -145,7 +145,7 @@ def _database(url: str) -> dict[str, object]:
             # The same few statements come thousands of times: parsed and planned once a connection.
             "server_side_binding": True,
             "prepare_threshold": 5,
-            **env_settings.DATABASE_TIMEOUTS,
+            **engine_urls.DATABASE_TIMEOUTS,
             **known["OPTIONS"],
             "pool": {
                 "min_size": 1,
@@ -170,7 +170,7 @@ SECRET_KEY = _required("SKEP_SECRET_KEY")
 _refuse(env_settings.secret_key_problem(SECRET_KEY))
 DATABASES = {"default": _database(_required("SKEP_DATABASE_URL"))}
 SKEP_REDIS_URL = _required("SKEP_REDIS_URL")
-_refuse(env_settings.redis_problem(SKEP_REDIS_URL))
+_refuse(engine_urls.redis_problem(SKEP_REDIS_URL))
 SKEP_DATA_DIR = Path(_required("SKEP_DATA_DIR"))
 SKEP_STORAGE_FILES = os.environ.get("SKEP_STORAGE_FILES", "")
 SKEP_PUBLIC_URL = os.environ.get("SKEP_PUBLIC_URL", "http://127.0.0.1:8470")
@@ -423,11 +423,11 @@ if _log_store := os.environ.get("SKEP_LOG_STORE", ""):
 CHANNEL_LAYERS: dict[str, Any] = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        "CONFIG": {"hosts": [env_settings.channel_host(SKEP_REDIS_URL)], "prefix": "skep"},
+        "CONFIG": {"hosts": [engine_urls.channel_host(SKEP_REDIS_URL)], "prefix": "skep"},
     }
 }
 
-CACHES = {"default": env_settings.cache(SKEP_REDIS_URL)}
+CACHES = {"default": engine_urls.cache(SKEP_REDIS_URL)}
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
@@ -473,9 +473,9 @@ MIGRATION_MODULES = {"knox": None}
 KNOX_TOKEN_MODEL = "accounts.ApiToken"  # noqa: S105 a model, not a token
 REST_KNOX = {"TOKEN_TTL": None, "AUTH_HEADER_PREFIX": "Bearer", "TOKEN_PREFIX": "skt_"}
 
-CELERY_BROKER_URL = env_settings.broker_url(SKEP_REDIS_URL)
-CELERY_BROKER_USE_SSL = env_settings.broker_tls(SKEP_REDIS_URL)
-CELERY_BROKER_TRANSPORT_OPTIONS = env_settings.broker_options(SKEP_REDIS_URL)
+CELERY_BROKER_URL = engine_urls.broker_url(SKEP_REDIS_URL)
+CELERY_BROKER_USE_SSL = engine_urls.broker_tls(SKEP_REDIS_URL)
+CELERY_BROKER_TRANSPORT_OPTIONS = engine_urls.broker_options(SKEP_REDIS_URL)
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # by default workers end after 48 minutes without it
 CELERY_TASK_IGNORE_RESULT = True

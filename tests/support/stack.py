@@ -24,7 +24,7 @@ from tests.support.ports import free_port
 
 from skep_client.client import Skep
 from skep_client.models import Job
-from skep_platform import env_settings
+from skep_platform import engine_urls
 from skep_platform.onebox.home import Home
 
 READY_WITHIN_S = 600.0  # on a machine that does much else
@@ -85,8 +85,8 @@ class Stack:
     def run_tasks(self, *names: str) -> None:
         """Ask its Celery workers for periodic tasks now, as its beat does when they are due."""
         redis = json.loads(self.home.environment.read_text())["SKEP_REDIS_URL"]
-        options = env_settings.broker_options(redis)
-        with Celery(broker=env_settings.broker_url(redis), set_as_current=False) as workers:
+        options = engine_urls.broker_options(redis)
+        with Celery(broker=engine_urls.broker_url(redis), set_as_current=False) as workers:
             workers.conf.broker_transport_options = options
             for name in names:
                 workers.send_task(name, queue="default", retry=False, ignore_result=True)

@@ -14,7 +14,7 @@ from django.conf import settings
 from skep_agent.network.rules import CLOSED, PRIVATE, Egress
 from skep_agent.protocol import NetworkPolicy
 from skep_platform.cluster.models import Node, NodeState
-from skep_platform.env_settings import redis_hosts
+from skep_platform.engine_urls import redis_hosts
 
 FRESH_S = 30.0
 

@@ -10,7 +10,7 @@ from redis import asyncio as aioredis
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.sentinel import Sentinel
 
-from skep_platform.env_settings import sentinels
+from skep_platform.engine_urls import sentinels
 
 
 def client(**options: Any) -> redis.Redis:

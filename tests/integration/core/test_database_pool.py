@@ -17,7 +17,7 @@ from tests.support.slow_proxy import slow_proxy
 
 from skep_platform.core.bulk import fetch
 from skep_platform.core.database.base import DatabaseWrapper
-from skep_platform.env_settings import database_settings
+from skep_platform.engine_urls import database_settings
 
 pytestmark = pytest.mark.django_db
 LONGEST_PAUSE_S = 2.0

@@ -17,20 +17,20 @@ from kombu.exceptions import OperationalError
 from tests.support.gateway_server import wait_until
 from tests.support.sentinel import sentinel_group, sentinel_with_tls
 
-from skep_platform import env_settings
+from skep_platform import engine_urls
 from skep_platform.core import redis_clients
 
 URL = "sentinel://me:a%2Fb@one:1,[::1]:2,three/4?master=skep&sentinel_password=s"
 
 
 def test_a_url_names_the_sentinels_the_master_and_the_logins():
-    known = env_settings.sentinels(URL)
+    known = engine_urls.sentinels(URL)
     assert known.hosts == (("one", 1), ("::1", 2), ("three", 26379))
     assert known.login == {"username": "me", "password": "a/b", "db": 4}
     assert known.sentinel_options["password"] == "s"
-    assert env_settings.broker_url(URL).split(";")[1] == "sentinel://me:a%2Fb@[::1]:2/4"
-    assert env_settings.broker_options(URL)["master_name"] == "skep"
-    assert env_settings.redis_hosts(URL) == {"one", "::1", "three"}
+    assert engine_urls.broker_url(URL).split(";")[1] == "sentinel://me:a%2Fb@[::1]:2/4"
+    assert engine_urls.broker_options(URL)["master_name"] == "skep"
+    assert engine_urls.redis_hosts(URL) == {"one", "::1", "three"}
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_url_names_the_sentinels_the_master_and_the_logins():
     ],
 )
 def test_celery_looks_at_the_certificate_of_redis_as_all_other_clients_do(query, wanted):
-    url = env_settings.broker_url(f"rediss://:secret@redis:6380/0{query}")
+    url = engine_urls.broker_url(f"rediss://:secret@redis:6380/0{query}")
     assert Connection(url).ssl == wanted
 
 
@@ -51,17 +51,17 @@ def test_celery_looks_at_the_certificate_of_redis_as_all_other_clients_do(query,
 )
 def test_a_url_without_what_is_needed_is_refused(url):
     with pytest.raises(ValueError, match="SKEP_REDIS_URL is to be"):
-        env_settings.sentinels(url)
+        engine_urls.sentinels(url)
 
 
 def test_every_client_goes_on_at_the_new_primary(settings):
     with sentinel_group() as group:
         settings.SKEP_REDIS_URL = group.url
         client = redis_clients.client(socket_timeout=2, socket_connect_timeout=2)
-        given = env_settings.cache(group.url)
+        given = engine_urls.cache(group.url)
         cache = RedisCache(given["LOCATION"], {"OPTIONS": given["OPTIONS"]})
-        broker = Celery(broker=env_settings.broker_url(group.url), set_as_current=False)
-        broker.conf.broker_transport_options = env_settings.broker_options(group.url)
+        broker = Celery(broker=engine_urls.broker_url(group.url), set_as_current=False)
+        broker.conf.broker_transport_options = engine_urls.broker_options(group.url)
 
         async def push() -> int:
             other = redis_clients.async_client(socket_timeout=2, socket_connect_timeout=2)
@@ -90,14 +90,14 @@ def test_every_client_looks_at_the_certificates_of_sentinels_and_redis(settings,
             url = url.partition("&ssl_ca_certs")[0]
         settings.SKEP_REDIS_URL = url
         client = redis_clients.client(socket_timeout=60)
-        given = env_settings.cache(url)
+        given = engine_urls.cache(url)
         cache = RedisCache(
             given["LOCATION"], {"OPTIONS": given["OPTIONS"] | {"socket_timeout": 60}}
         )
-        broker = Celery(broker=env_settings.broker_url(url), set_as_current=False)
-        broker.conf.broker_use_ssl = env_settings.broker_tls(url)
-        broker.conf.broker_transport_options = env_settings.broker_options(url)
-        layer = RedisPubSubChannelLayer(hosts=[env_settings.channel_host(url)])
+        broker = Celery(broker=engine_urls.broker_url(url), set_as_current=False)
+        broker.conf.broker_use_ssl = engine_urls.broker_tls(url)
+        broker.conf.broker_transport_options = engine_urls.broker_options(url)
+        layer = RedisPubSubChannelLayer(hosts=[engine_urls.channel_host(url)])
 
         async def push() -> None:
             async with redis_clients.async_client(socket_timeout=60) as other:

@@ -26,7 +26,7 @@ from typing import Any
 from django.db.backends.postgresql import base
 from psycopg_pool import ConnectionPool
 
-from skep_platform import env_settings
+from skep_platform import engine_urls
 
 CHECK_AFTER_S = 1.0
 CHECKED_AT = "skep_checked_at"
@@ -50,7 +50,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         # Not in the stubs; the pool and the backend call it.
         commit = super()._configure_connection(connection)  # type: ignore[misc]
         if not connection.info.host.startswith("/"):  # a unix socket ends with its other side
-            names, values = zip(*env_settings.DATABASE_KEEPALIVES.items(), strict=True)
+            names, values = zip(*engine_urls.DATABASE_KEEPALIVES.items(), strict=True)
             with connection.cursor() as cursor:
                 cursor.execute(KEEPALIVES, [list(names), list(values)])
             if not connection.autocommit:
