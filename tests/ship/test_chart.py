@@ -99,6 +99,27 @@ def test_a_missing_secret_is_refused_with_what_to_set(helm):
     assert "or existingSecret" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("scheduler.replica=3", "replica"),
+        ("webb.replicas=3", "webb"),
+        ("web.replicas=-1", "replicas"),
+        ("networkPolicy.redis.port=70000", "port"),
+        ("publicUrl=skep.example.org", "publicUrl"),
+        ("redisUrl=redis-1:6379", "redisUrl"),
+        ("agent.stateDir=state", "stateDir"),
+        ("metrics.token=short", "token"),
+        ("extraEnv[0].Name=X", "extraEnv"),
+    ],
+)
+def test_a_value_that_would_be_left_out_or_break_a_part_is_refused(helm, given, said):
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        render(helm, "--set", given)
+    assert "values don't meet the specifications of the schema" in refused.value.stderr
+    assert said in refused.value.stderr
+
+
 def test_no_secret_lies_outside_the_secret_object(helm):
     for document in documents(render(helm)):
         if document["kind"] != "Secret":
