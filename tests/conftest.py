@@ -79,6 +79,15 @@ def _clean_hints(request: pytest.FixtureRequest) -> Iterator[None]:
         layers.channel_layers.backends.clear()
 
 
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings: None) -> None:
+    """A test without a database may have opened the pool of connections: it is of the database that
+    is there before pytest-django makes one for the tests."""
+    from django.db import connection
+
+    connection.close_pool()
+
+
 @pytest.fixture(autouse=True)
 def _own_logs() -> Iterator[None]:
     """Commands that set up the logs of their whole process write to a stream that ends with the

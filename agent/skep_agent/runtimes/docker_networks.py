@@ -43,6 +43,7 @@ log = structlog.get_logger(__name__)
 # The engine itself has subnets for about 30 bridges; these are used past that.
 MORE_SUBNETS = ipaddress.ip_network("10.213.0.0/16")
 SUBNET_PREFIX = 24
+FRESH_S = 10.0
 _NO_COMPANY = {"com.docker.network.bridge.enable_icc": "false"}
 _INTERFACE = "com.docker.network.bridge.name"
 _MTU = "com.docker.network.driver.mtu"
@@ -68,20 +69,26 @@ class Networks:
         self._fence = fence
         self._owner = {"skep.cluster": node.cluster, "skep.node": node.name}
         self._named = ""  # of the bridge for lonely tasks
+        self._isolated, self._isolated_until = "", 0.0  # its id, and how long it is trusted
         # A bridge without containers is removed: held from finding a bridge to creating the
         # container that keeps it.
         self.lock = asyncio.Lock()
 
     async def isolated(self) -> str:
         """Return the id of the bridge for tasks that reach no other task. It is made on first use,
-        and again when someone removed it, as `docker network prune` does while no task runs."""
+        and again when someone removed it, as `docker network prune` does while no task runs; a
+        look for each of many tasks would cost 2 ms each."""
         async with self.lock:
+            if time.monotonic() < self._isolated_until:
+                return self._isolated
             interface = names.interface(self._node.cluster, "i", self._node.name)
             labels = {"skep.isolated": "yes"}
             if not self._named:
                 name = self._name("isolated")
                 self._named = f"container:{name}" if await self._without_resolver() else name
-            return await self._ensure(self._named, interface, labels, _NO_COMPANY)
+            self._isolated = await self._ensure(self._named, interface, labels, _NO_COMPANY)
+            self._isolated_until = time.monotonic() + FRESH_S
+            return self._isolated
 
     async def _without_resolver(self) -> bool:
         """Return whether lonely tasks ask the node's name servers themselves.
@@ -107,6 +114,7 @@ class Networks:
         labels = container["Config"]["Labels"]
         match labels.get("skep.network"):
             case "isolated":
+                self._isolated_until = 0.0
                 await self.isolated()
             case "job":
                 async with self.lock:

@@ -172,13 +172,28 @@ def restore(home: Home, folder: Path, *, keys: Path | None) -> Manifest:
         _restore_database(home, folder / DUMP)
         if found.stores == "local":
             with tarfile.open(folder / TAR) as tar:
-                tar.extractall(home.data, filter="data")
+                _extract(tar, home.data)
     except BaseException:  # half a home would look like a whole one
         shutil.rmtree(home.engines / "postgres", ignore_errors=True)
         for store in STORES:
             shutil.rmtree(home.data / store, ignore_errors=True)
         raise
     return found
+
+
+def _extract(tar: tarfile.TarFile, folder: Path) -> None:
+    """Extract what is below the folder. Debian's Python 3.11 has no filters of tarfile."""
+    if hasattr(tarfile, "data_filter"):
+        tar.extractall(folder, filter="data")
+        return
+    for member in tar:
+        path = Path(member.name)
+        if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
+            message = f"{TAR} has {member.name!r}, which is no file of a store."
+            raise BackupError("backup_damaged", message)
+        tar.extract(member, folder, set_attrs=False)  # who restores owns the files
+        os.chmod(folder / path, member.mode & 0o755)
+        os.utime(folder / path, (member.mtime, member.mtime))
 
 
 def _fill(home: Home, environment: Mapping[str, str], folder: Path) -> None:
