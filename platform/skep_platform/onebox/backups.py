@@ -182,10 +182,9 @@ def restore(home: Home, folder: Path, *, keys: Path | None) -> Manifest:
 
 
 def _extract(tar: tarfile.TarFile, folder: Path) -> None:
-    """Extract what is below the folder. Debian's Python 3.11 has no filters of tarfile."""
-    if hasattr(tarfile, "data_filter"):
-        tar.extractall(folder, filter="data")
-        return
+    """Extract files and folders below the folder, and refuse anything else. The Python of Debian 12
+    has no filters of tarfile, which do the same."""
+    tar.extraction_filter = getattr(tarfile, "data_filter", None)
     for member in tar:
         path = Path(member.name)
         if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
