@@ -92,9 +92,8 @@ def _bytes_of(place: str) -> bytes:
 
 
 def total(user: User, storage: Storage, path: str) -> Total:
-    """Count what lies below a folder, each file once however many names it has; or describe a file.
-    Raises SkepError."""
-    return of_file(user, storage, path) or _count(user, storage, path)
+    """Return `of_file` for a file and `count_folder` for a folder. Raises SkepError."""
+    return of_file(user, storage, path) or count_folder(user, storage, path)
 
 
 def of_file(user: User, storage: Storage, path: str) -> Total | None:
@@ -109,7 +108,8 @@ def of_file(user: User, storage: Storage, path: str) -> Total | None:
     return Total(found.st_size, files=1, modified_at=_modified(found))
 
 
-def _count(user: User, storage: Storage, path: str) -> Total:
+def count_folder(user: User, storage: Storage, path: str) -> Total:
+    """Count what is below a folder, each file once however many names it has. Raises SkepError."""
     result, seen = Total(), set[tuple[int, int]]()
     deadline = time.monotonic() + BUDGET_S
     with _errors(path), _folder(user, storage, _parts(path)) as folder:

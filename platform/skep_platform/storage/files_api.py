@@ -216,7 +216,7 @@ class StorageUsageView(APIView):
         found = files.of_file(user, storage, query["path"])
         if found is None:
             Scans().allow_request(request, self)
-            found = files.total(user, storage, query["path"])
+            found = files.count_folder(user, storage, query["path"])
         return Response(StorageUsageSerializer(found).data)
 
 
