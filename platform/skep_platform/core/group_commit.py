@@ -9,19 +9,59 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
 MOST = 32  # items that are worked on at once
 PATIENCE_S = 0.05  # for work that others began; after that, the next work begins beside it
-LINGER_S = 0.004  # for those who are about to come
+LINGER_S = 0.012  # for those who are about to come: what a few threads need for a submit
+
+
+class Expected:
+    """The threads that are about to bring an item to one of the groups that share this. A group
+    waits for them for a moment: which of the groups they come to is not known before."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._threads: set[int] = set()
+        self._lingering: dict[int, _Call[Any]] = {}  # by its id: the next of a group that waits
+
+    @contextmanager
+    def announced(self) -> Iterator[None]:
+        """Announce that this thread is about to call `run` of a group inside."""
+        with self._lock:
+            self._threads.add(threading.get_ident())
+        try:
+            yield
+        finally:
+            self.arrived()
+
+    def arrived(self) -> None:
+        """Expect this thread no longer. Groups that waited for the last one go on."""
+        with self._lock:
+            self._threads.discard(threading.get_ident())
+            ready = list(self._lingering.values()) if not self._threads else []
+        for call in ready:
+            call.woken.put(None)
+
+    def lingers(self, call: _Call[Any]) -> bool:
+        """Return whether threads are expected; the call is then woken once all of them came."""
+        with self._lock:
+            if self._threads:
+                self._lingering[id(call)] = call
+            return bool(self._threads)
+
+    def goes_on(self, call: _Call[Any]) -> None:
+        with self._lock:
+            self._lingering.pop(id(call), None)
 
 
 class GroupCommit(Generic[T]):
     """Calls `work` with the items of all threads that wait. A thread that comes while no other one
     works begins at once, for all that wait then; one that comes meanwhile waits for the next turn.
     So the more there is to do, the more is done at once, and a thread that is alone never waits.
+    Before that it waits at most `LINGER_S` for threads that are `expected`.
 
     When `work` raises one of `retry_singly`, it has done nothing, and is called for each item by
     itself: an error is that of one item. Any other error is that of all items."""
@@ -31,32 +71,20 @@ class GroupCommit(Generic[T]):
         work: Callable[[Sequence[T]], None],
         retry_singly: tuple[type[Exception], ...],
         most: int = MOST,
+        expected: Expected | None = None,
     ) -> None:
         self._work, self._retry_singly, self._most = work, retry_singly, most
+        self._expected = expected or Expected()
         self._lock = threading.Lock()
         self._waiting: list[_Call[T]] = []
         self._began: float | None = None  # None: no thread works
-        self._announced = 0
-
-    @contextmanager
-    def announced(self) -> Iterator[None]:
-        """Announce that `run` is about to be called inside. The next group waits a moment."""
-        with self._lock:
-            self._announced += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._announced -= 1
-                first = self._waiting[0] if self._waiting else None
-            if first is not None:
-                first.woken.put(None)
 
     def run(self, item: T) -> None:
         """Have the item worked on; returns once that is done. Raises what `work` raises for it."""
         call = _Call(item)
         with self._lock:
             self._waiting.append(call)
+        self._expected.arrived()
         while not call.done:
             with self._lock:
                 batch, wait_s = self._taken(call)
@@ -64,6 +92,7 @@ class GroupCommit(Generic[T]):
                 self._work_on(batch)
             elif not call.done:
                 call.wait(wait_s)
+        self._expected.goes_on(call)
         if call.error is not None:
             raise call.error
 
@@ -76,7 +105,7 @@ class GroupCommit(Generic[T]):
         if not self._waiting or call not in self._waiting:
             return [], PATIENCE_S
         left = self._waiting[0].came + LINGER_S - now
-        if left > 0 and self._announced > len(self._waiting) and len(self._waiting) < self._most:
+        if left > 0 and len(self._waiting) < self._most and self._expected.lingers(call):
             return [], left
         batch = self._waiting[: self._most]
         del self._waiting[: self._most]

@@ -10,7 +10,7 @@ import pytest
 from tests.support.stack import eventually
 
 from skep_platform.core import group_commit
-from skep_platform.core.group_commit import GroupCommit
+from skep_platform.core.group_commit import Expected, GroupCommit
 
 
 class Taken(Exception):
@@ -114,12 +114,12 @@ def test_work_that_hangs_holds_up_no_other_for_long(threads):
 
 def test_who_works_next_waits_for_those_who_are_about_to_come(threads, monkeypatch):
     monkeypatch.setattr(group_commit, "LINGER_S", 60.0)
-    work = Work()
+    work, expected = Work(), Expected()
     work.go_on.set()
-    group = GroupCommit(work, (Taken,))
+    group = GroupCommit(work, (Taken,), expected=expected)
 
     def coming(item: str) -> None:
-        with group.announced():
+        with expected.announced():
             arrived.wait(30)
             group.run(item)
 
@@ -127,16 +127,37 @@ def test_who_works_next_waits_for_those_who_are_about_to_come(threads, monkeypat
     for one in [threads.submit(coming, item) for item in "abc"]:
         one.result(30)
     assert [sorted(batch) for batch in work.batches] == [["a", "b", "c"]]
-    with group.announced():  # but none waits for itself
+    with expected.announced():  # but none waits for itself
         group.run("alone")
 
 
 def test_no_thread_waits_for_one_that_does_not_come_after_all(threads, monkeypatch):
     monkeypatch.setattr(group_commit, "LINGER_S", 60.0)
-    work = Work()
+    work, expected = Work(), Expected()
     work.go_on.set()
-    group = GroupCommit(work, (Taken,))
-    with group.announced(), group.announced():
+    group = GroupCommit(work, (Taken,), expected=expected)
+    with expected.announced():
         first = threads.submit(group.run, "first")
         eventually(lambda: len(group._waiting) == 1, 30)
+        assert not first.done()
     first.result(30)
+
+
+def test_no_thread_waits_for_one_that_came_to_another_group(threads, monkeypatch):
+    monkeypatch.setattr(group_commit, "LINGER_S", 60.0)
+    work, others, expected = Work(), Work(), Expected()
+    work.go_on.set()
+    group = GroupCommit(work, (Taken,), expected=expected)
+    other = GroupCommit(others, (Taken,), expected=expected)
+
+    def elsewhere() -> None:
+        with expected.announced():
+            eventually(lambda: len(group._waiting) == 1, 30)
+            other.run("other")
+
+    second = threads.submit(elsewhere)
+    eventually(lambda: len(expected._threads) == 1, 30)
+    group.run("first")  # while the other one is worked on, and still announced
+    assert others.begun.wait(30)
+    others.go_on.set()
+    second.result(30)

@@ -21,7 +21,7 @@ from skep_platform.audit.models import AuditEntry
 from skep_platform.core import caller, notifications, ports, user_events
 from skep_platform.core.bulk import fetch, insert, new
 from skep_platform.core.events import event, record
-from skep_platform.core.group_commit import GroupCommit
+from skep_platform.core.group_commit import Expected, GroupCommit
 from skep_platform.core.models import Event
 from skep_platform.jobs.lifecycle import dependencies, messages
 from skep_platform.jobs.models import Job, TaskRole
@@ -249,13 +249,17 @@ def _rows(
 def _group_commit(_: UUID) -> GroupCommit[NewJob]:
     """Return what stores jobs that are submitted to a virtual cluster at the same time. Those of
     another one do not wait while its row is locked."""
-    return GroupCommit(_insert_and_notify, (IntegrityError, DataError, InternalError))
+    errors = (IntegrityError, DataError, InternalError)
+    return GroupCommit(_insert_and_notify, errors, expected=_submits)
 
 
-def about_to_store(vc: VirtualCluster) -> AbstractContextManager[None]:
-    """Say that a job of this virtual cluster is about to be stored inside: the next one that is
-    stored waits for it, if only for a moment."""
-    return _group_commit(vc.pk).announced()
+_submits = Expected()
+
+
+def about_to_store() -> AbstractContextManager[None]:
+    """Announce that a job is about to be stored inside: the next ones that are stored wait for it,
+    if only for a moment."""
+    return _submits.announced()
 
 
 def _insert_and_notify(rows: Sequence[NewJob]) -> None:

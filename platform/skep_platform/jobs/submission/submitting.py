@@ -77,9 +77,9 @@ def submit(user: User, text: str, *, client_token: str = "", ignore_storage: boo
     _check_token(client_token)
     if client_token and (known := submitted_before(user, client_token, text)):
         return known
-    spec = examine(text, user.pk)
-    vc, asked = accepted(user, spec, ignore_storage=ignore_storage)
-    with about_to_store(vc):
+    with about_to_store():
+        spec = examine(text, user.pk)
+        vc, asked = accepted(user, spec, ignore_storage=ignore_storage)
         return stored(prepared(user, vc, spec, asked, client_token))
 
 
