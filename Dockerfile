@@ -67,7 +67,7 @@ ENV PATH=/opt/skep/bin:$PATH \
 USER skep
 WORKDIR /var/lib/skep
 EXPOSE 8470
-CMD ["uvicorn", "skep_platform.asgi:application", "--host", "0.0.0.0", "--port", "8470", "--http", "skep_platform.core.serving:Impatient", "--no-access-log", "--no-proxy-headers", "--ws-max-size", "16777216", "--ws-ping-timeout", "86400", "--ws-per-message-deflate", "false", "--timeout-graceful-shutdown", "40"]
+CMD ["uvicorn", "skep_platform.asgi:application", "--host", "", "--port", "8470", "--http", "skep_platform.core.serving:Impatient", "--no-access-log", "--no-proxy-headers", "--ws-max-size", "16777216", "--ws-ping-timeout", "86400", "--ws-per-message-deflate", "false", "--timeout-graceful-shutdown", "40"]
 
 FROM packages AS agent-environment
 RUN python -m venv --without-pip /opt/skep

@@ -55,10 +55,11 @@ def metrics_problem(listen: str, token: str) -> str:
 
 
 def host_and_port(listen: str) -> tuple[str, int]:
-    """Return the parts of "127.0.0.1:9100" or "[::1]:9100"; the port is 0 where there is none."""
-    host, _, port = listen.rpartition(":")
+    """Return the parts of "127.0.0.1:9100", "[::1]:9100" or ":9100" (all addresses); the port is 0
+    where there is none."""
+    host, colon, port = listen.rpartition(":")
     number = int(port) if port.isascii() and port.isdecimal() and len(port) <= 5 else 0
-    return host.strip("[]"), number if host and 0 < number < 65536 else 0
+    return host.strip("[]"), number if colon and 0 < number < 65536 else 0
 
 
 def public_url_problem(url: str, allow_http: bool) -> str:

@@ -42,7 +42,7 @@ app.kubernetes.io/component: {{ .component }}
 - {name: SKEP_TRUSTED_PROXIES, value: {{ join "," (ternary .Values.ingress.trustedProxies list .Values.ingress.enabled) | quote }}}
 - {name: SKEP_NODE_CHECKS, value: {{ .Values.nodeChecks | quote }}}
 {{- if .Values.metrics.enabled }}
-- {name: SKEP_METRICS_LISTEN, value: "0.0.0.0:{{ .Values.metrics.port }}"}
+- {name: SKEP_METRICS_LISTEN, value: ":{{ .Values.metrics.port }}"}
 - name: SKEP_METRICS_TOKEN
   valueFrom: {secretKeyRef: {name: {{ include "skep.secret" . }}, key: metrics-token}}
 {{- end }}

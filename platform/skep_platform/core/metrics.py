@@ -9,12 +9,13 @@ cluster, which are read from the database, are the web server's (`web.metrics`).
 from __future__ import annotations
 
 import hmac
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, make_server
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import structlog
 from celery.signals import (
@@ -88,6 +89,8 @@ class DatabasePool(Collector):
         yield from (size, waiting, most)
 
 
+Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
 _serving = threading.Lock()
 _collectors: list[Collector] = []
 
@@ -107,19 +110,32 @@ def serve() -> None:
         REGISTRY.register(collector)
     application = guarded(make_wsgi_app(REGISTRY), settings.SKEP_METRICS_TOKEN)
     try:
-        server = make_server(host, port, application, ThreadingWSGIServer, _Silent)
+        server = listening(host, port, application)
     except OSError as error:
         log.error("metrics_not_served", listen=settings.SKEP_METRICS_LISTEN, error=str(error))
         return
     threading.Thread(target=server.serve_forever, daemon=True, name="metrics").start()
 
 
+def listening(host: str, port: int, application: Application) -> WSGIServer:
+    """Return an HTTP server at an address of IPv4 or IPv6; "" is all of both families. Raises
+    OSError."""
+    every = not host and socket.has_dualstack_ipv6()
+
+    class Server(ThreadingWSGIServer):
+        address_family = socket.AF_INET6 if every or ":" in host else socket.AF_INET
+
+        def server_bind(self) -> None:
+            if every:
+                self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            super().server_bind()
+
+    return make_server(host, port, application, Server, _Silent)
+
+
 class _Silent(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Log no scrape."""
-
-
-Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def guarded(application: Application, token: str) -> Application:

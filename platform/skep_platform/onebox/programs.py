@@ -87,7 +87,8 @@ def _uvicorn(
 ) -> Program:
     arguments = [
         f"{module}:application",
-        f"--host={options.host}",
+        # uvicorn takes "::" for IPv6 alone, and "" for every address of both families.
+        f"--host={'' if options.host == '::' else options.host}",
         f"--port={port}",
         "--http=skep_platform.core.serving:Impatient",
         "--no-access-log",

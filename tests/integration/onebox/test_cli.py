@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import IO, Any
 
+import httpx
 import pytest
 from tests.support.stack import JOB, Stack, environment_of, eventually, stack
 from typer.testing import CliRunner
@@ -23,7 +24,9 @@ SKEP = Path(sys.executable).with_name("skep")
 
 @pytest.fixture(scope="module")
 def box():
-    with stack("--nodes", "2", "--gpus", "4", "--runtime", "mock") as running:
+    """Open to every address, of IPv4 and IPv6."""
+    options = ("--nodes", "2", "--gpus", "4", "--runtime", "mock")
+    with stack(*options, "--host", "::") as running:
         yield running
 
 
@@ -55,6 +58,13 @@ def succeed(box: Stack, *arguments: str, stdin: str = "") -> str:
 
 def job_file(name: str, command: str = "mock run_for=0.1", tasks: int = 2, gpus: int = 1) -> str:
     return JOB.format(name=name, image="unused", command=command, tasks=tasks, gpus=gpus)
+
+
+def test_it_is_reached_by_ipv4_and_by_ipv6(box):
+    for url in (box.url, box.gateway_url):
+        port = httpx.URL(url).port
+        answers = [httpx.get(f"http://{host}:{port}/readyz") for host in ("127.0.0.1", "[::1]")]
+        assert [answer.status_code for answer in answers] == [200, 200], url
 
 
 def test_the_one_who_started_the_box_is_logged_in(box):
