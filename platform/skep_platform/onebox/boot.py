@@ -1,7 +1,10 @@
-"""First steps in the database: migrate, an administrator with a token for this machine's owner,
-join tokens for local nodes. Every step looks before it acts, so that a second start is quick.
+"""Forks the servers, then takes the first steps in the database: migrate, an administrator with
+a token for this machine's owner, join tokens for local nodes. Every step looks before it acts, so
+that a second start is quick.
 
-    python -m skep_platform.onebox.boot < request.json > answer.json
+    python -m skep_platform.onebox.boot < request.json > answers
+
+The first line of its answers has the process ids of the servers, the second one is an `Answer`.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from skep_platform.core import gc_control
+from skep_platform.onebox import forks
 from skep_platform.onebox.home import write_private
 
 if TYPE_CHECKING:
@@ -31,6 +35,7 @@ class Request:
     nodes: list[str]  # that shall run
     without_credential: list[str]  # of these, those whose state folder has never joined
     token_file: str  # API token of the administrator, for this machine's owner
+    servers: list[dict[str, Any]]  # of `forks.Server`
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +48,12 @@ def main() -> None:
     import django
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "skep_platform.settings")
+    request = Request(**json.load(sys.stdin))
     with gc_control.paused():
         django.setup()
-    request = Request(**json.load(sys.stdin))
+        forks.load()
+        pids = forks.fork([forks.Server(**server) for server in request.servers])
+    print(json.dumps(pids), flush=True)
     _wait_for_database()
     json.dump(asdict(boot(request)), sys.stdout)
 

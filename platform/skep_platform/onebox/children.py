@@ -9,12 +9,14 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
+PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -51,14 +53,55 @@ def die_with_parent(death_signal: int, parent: int) -> None:
         os._exit(1)
 
 
+def name_process(name: str) -> None:
+    """Name this process in `top` and `ps -e`, which show 15 characters."""
+    _libc.prctl(PR_SET_NAME, name.encode(), 0, 0, 0)
+
+
+def be_nice(niceness: int) -> None:
+    """Change the niceness of this process, the leader of its session, where that is granted."""
+    if niceness:
+        with suppress(OSError):
+            os.nice(niceness)
+            # Where the kernel groups by session, niceness counts within the group only.
+            Path("/proc/self/autogroup").write_text(str(niceness))
+
+
 def _before_exec(program: Program, parent: int) -> None:
     """In the child, which is of its user and session already."""
-    if program.nice:
-        with suppress(OSError):
-            os.nice(program.nice)
-            # Where the kernel groups by session, niceness counts within the group only.
-            Path("/proc/self/autogroup").write_text(str(program.nice))
+    be_nice(program.nice)
     die_with_parent(program.death_signal, parent)
+
+
+@contextmanager
+def adopting() -> Iterator[None]:
+    """Meanwhile a process below this one whose parent ends becomes a child of this one."""
+    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        _libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+@dataclass(slots=True)
+class Adopted:
+    """A child of this process that another one started (`adopting`): what of `Popen` is needed."""
+
+    pid: int
+    returncode: int | None = None
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def wait(self) -> int:
+        if self.returncode is None:
+            _, status = os.waitpid(self.pid, 0)
+            self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+
+Process = subprocess.Popen[bytes] | Adopted
 
 
 def spawn(program: Program, log: Path) -> subprocess.Popen[bytes]:
@@ -116,7 +159,7 @@ class Keeper:
         self.program = program
         self.log = log / f"{program.name}.log"
         self.restarts = Restarts()
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Process | None = None
         self._changed = changed
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
@@ -130,7 +173,9 @@ class Keeper:
         """The process id while the child lives."""
         return self.process.pid if self.process else None
 
-    def start(self) -> None:
+    def start(self, pid: int | None = None) -> None:
+        """Start the child, or go on with this one, which was adopted."""
+        self.process = Adopted(pid) if pid else None
         self._task = asyncio.create_task(self._keep(), name=f"keep {self.name}")
 
     async def stop(self, patience_s: float) -> None:
@@ -161,10 +206,10 @@ class Keeper:
             await asyncio.sleep(delay)
 
     async def _live(self) -> None:
-        """Start the program and wait for its end. One that cannot be started, as without memory,
-        has ended at once."""
+        """Start the program, unless it runs, and wait for its end. One that cannot be started, as
+        without memory, has ended at once."""
         try:
-            self.process = spawn(self.program, self.log)
+            self.process = self.process or spawn(self.program, self.log)
         except OSError as error:
             self.log.write_text(f"{error}\n")
             return
@@ -173,7 +218,7 @@ class Keeper:
         self.process = None
 
 
-async def _end_of(process: subprocess.Popen[bytes]) -> None:
+async def _end_of(process: Process) -> None:
     """Wait by a pidfd, on the loop's own thread: the children's parent is the thread that made
     them, which therefore may neither block nor end."""
     loop = asyncio.get_running_loop()
@@ -188,6 +233,6 @@ async def _end_of(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+def _signal(process: Process, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
         process.send_signal(number)

@@ -10,12 +10,11 @@ from pathlib import Path
 from signal import SIGTERM
 
 from skep_platform.onebox.children import Program
+from skep_platform.onebox.forks import Server
 from skep_platform.onebox.home import Home
 from skep_platform.onebox.options import SIMULATED_CPUS, SIMULATED_MEMORY_MB, Options
 
-# Django's pool opens connections as threads need them; these are the most of each process.
-WEB_POOL = 16
-WORKER_POOL = 4
+POOL = 16  # database connections of each process at most; they are opened as threads need them
 # The order of the ports of metrics; agents follow.
 METRICS = ("web", "gateway", "apps", "worker-scheduler", "worker-default")
 GATEWAY_NICE = -5  # needs root: leases come before pages, and before tasks on this machine
@@ -55,6 +54,7 @@ def server_environment(home: Home, options: Options, where: Addresses) -> dict[s
         "SKEP_CHECK_IMAGES": os.environ.get("SKEP_CHECK_IMAGES") or "warn",
         "SKEP_REGISTRIES": os.environ.get("SKEP_REGISTRIES", ""),
         "SKEP_ALLOWED_HOSTS": os.environ.get("SKEP_ALLOWED_HOSTS") or ",".join(options.names()),
+        "SKEP_DATABASE_POOL": str(POOL),
         "SKEP_METRICS_LISTEN": "",  # each process has its own, where --metrics-port asks for them
         "PYTHONUNBUFFERED": "1",
     }
@@ -100,9 +100,7 @@ def _uvicorn(
         "--ws-per-message-deflate=false",  # a small compressed frame may be a large one
         "--timeout-graceful-shutdown=1",
     ]
-    pool = {"SKEP_DATABASE_POOL": str(WEB_POOL)}
-    own = {**environment, **pool, **_metrics(options, name)}
-    return _server(name, "uvicorn", arguments, own)
+    return _server(name, "uvicorn", arguments, {**environment, **_metrics(options, name)})
 
 
 def _metrics(options: Options, name: str) -> dict[str, str]:
@@ -121,11 +119,8 @@ def worker(
     ]
     if queue == "default":
         arguments.append("--beat")
-    own = {
-        "SKEP_DATABASE_POOL": str(WORKER_POOL),
-        "CELERY_SKIP_CHECKS": "1",  # Django's own, which load every view; the web server does them
-    }
-    own |= _metrics(options, name)
+    # Django's own, which load every view; the web server does them.
+    own = {"CELERY_SKIP_CHECKS": "1", **_metrics(options, name)}
     return _server(name, "skep_platform.onebox.worker", arguments, {**environment, **own})
 
 
@@ -189,6 +184,20 @@ def _gateway_url(options: Options) -> str:
 
 def ready_file(home: Home, name: str) -> Path:
     return home.run / f"{name}.ready"
+
+
+def as_fork(program: Program, log: Path) -> Server:
+    """Return a server of ours as what forks it needs to know."""
+    _, _, module, *arguments = program.command
+    return Server(
+        program.name,
+        module,
+        arguments,
+        dict(program.env),
+        str(log),
+        program.nice,
+        program.death_signal,
+    )
 
 
 def _server(

@@ -18,7 +18,7 @@ from typing import Any
 from skep_agent.join import join
 from skep_agent.statedir import StateDir, StateError
 from skep_platform.onebox import boot, engines, own_api, programs
-from skep_platform.onebox.children import Keeper, Program, die_with_parent
+from skep_platform.onebox.children import Keeper, Program, adopting, die_with_parent
 from skep_platform.onebox.home import Home, write_private
 from skep_platform.onebox.options import Options
 
@@ -80,13 +80,14 @@ class Supervisor:
         # environment, and would be made without them.
         own = {name: text for name, text in os.environ.items() if name.startswith("SKEP_")}
         write_private(self.home.environment, json.dumps(own | environment))
-        # All of these spend their first seconds loading Python modules: side by side.
-        self._keep(programs.web(self.options, environment))
-        self._keep(programs.gateway(self.options, environment))
-        self._keep(programs.apps(self.options, environment))
+        servers = [
+            programs.web(self.options, environment),
+            programs.gateway(self.options, environment),
+            programs.apps(self.options, environment),
+        ]
         for queue in programs.WORKERS:
-            self._keep(programs.worker(self.home, self.options, queue, self._gate, environment))
-        answer = await self._boot(programs.boot(environment))
+            servers.append(programs.worker(self.home, self.options, queue, self._gate, environment))
+        answer = await self._boot(programs.boot(environment), servers)
         self._gate.touch()
         await asyncio.gather(*(self._start_agent(n, answer) for n in range(self.options.nodes)))
         await self._until_ready()
@@ -108,15 +109,23 @@ class Supervisor:
                 self._engines.append(self._keep(made.postgres.program()))
         return programs.Addresses(database, redis, secret_key)
 
-    async def _boot(self, program: Program) -> boot.Answer:
+    async def _boot(self, program: Program, servers: list[Program]) -> boot.Answer:
+        """Start the servers and take the first steps, at the same time."""
         names = self.options.node_names()
+        keepers = [self._keeper(server) for server in servers]
         request = boot.Request(
             nodes=names,
             without_credential=[n for n in names if not _has_joined(self._agent_state(n))],
             token_file=str(self.home.operator_token),
+            servers=[asdict(programs.as_fork(k.program, k.log)) for k in keepers],
         )
+
+        def forked(pids: dict[str, int]) -> None:
+            for keeper in keepers:
+                keeper.start(pids.get(keeper.name))
+
         question = json.dumps(asdict(request))
-        steps = asyncio.ensure_future(_answer(program, self.home.log, question))
+        steps = asyncio.ensure_future(_answer(program, self.home.log, question, forked))
         await self._until(steps.done, "the first steps in the database", MIGRATED_WITHIN_S)
         return boot.read_answer(steps.result())
 
@@ -151,10 +160,13 @@ class Supervisor:
             )
 
     def _keep(self, program: Program) -> Keeper:
-        keeper = Keeper(program, self.home.log, self._write_status)
-        self.keepers.append(keeper)
+        keeper = self._keeper(program)
         keeper.start()
         return keeper
+
+    def _keeper(self, program: Program) -> Keeper:
+        self.keepers.append(Keeper(program, self.home.log, self._write_status))
+        return self.keepers[-1]
 
     async def _until(
         self, condition: Callable[[], bool], what: str, within_s: float = READY_WITHIN_S
@@ -238,26 +250,38 @@ async def _stop_all(keepers: Iterable[Keeper], patience_s: float) -> None:
     await asyncio.gather(*(keeper.stop(patience_s) for keeper in keepers))
 
 
-async def _answer(program: Program, log: Path, question: str) -> str:
-    """Run a short program to its end. Raises StartFailed with its last words."""
+async def _answer(
+    program: Program, log: Path, question: str, first: Callable[[dict[str, int]], None]
+) -> str:
+    """Run a short program to its end; `first` is called with the first line of what it says. Raises
+    StartFailed with its last words."""
     path = log / f"{program.name}.log"
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     parent = os.getpid()
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *program.command,
-            env=dict(program.env),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=descriptor,
-            cwd="/",
-            start_new_session=True,
-            preexec_fn=lambda: die_with_parent(program.death_signal, parent),
-        )
-    finally:
-        os.close(descriptor)
-    output, _ = await process.communicate(question.encode())
-    if process.returncode:
+    with adopting():
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *program.command,
+                env=dict(program.env),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=descriptor,
+                cwd="/",
+                start_new_session=True,
+                preexec_fn=lambda: die_with_parent(program.death_signal, parent),
+            )
+        finally:
+            os.close(descriptor)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(ConnectionError):  # it has ended: its code says so below
+            process.stdin.write(question.encode())
+            process.stdin.close()
+            await process.stdin.wait_closed()
+        if line := await process.stdout.readline():
+            first(json.loads(line))
+    output = await process.stdout.read()
+    if await process.wait():
         raise StartFailed(f"{program.name} failed:\n{path.read_text(errors='replace')[-3000:]}")
     return output.decode()
 

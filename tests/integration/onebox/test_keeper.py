@@ -6,11 +6,12 @@ import asyncio
 import os
 import signal
 import sys
+from asyncio.subprocess import PIPE
 from collections.abc import Callable
 
 import pytest
 
-from skep_platform.onebox.children import Keeper, Program
+from skep_platform.onebox.children import Keeper, Program, adopting
 
 SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
 DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPER
@@ -20,10 +21,10 @@ DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPE
 async def keep(tmp_path):
     keepers = []
 
-    def start(code: str) -> Keeper:
+    def start(code: str, pid: int | None = None) -> Keeper:
         program = Program("child", (sys.executable, "-c", code), env={})
         keepers.append(Keeper(program, tmp_path))
-        keepers[-1].start()
+        keepers[-1].start(pid)
         return keepers[-1]
 
     yield start
@@ -48,6 +49,22 @@ async def test_a_killed_child_is_started_again(keep):
     os.kill(first, signal.SIGKILL)
     await until(lambda: keeper.pid not in (None, first))
     assert keeper.restarts.count == 1
+
+
+async def test_an_adopted_child_is_kept_as_one_that_was_started(keep, tmp_path):
+    """Its parent, a shell, is gone when it is adopted."""
+    script = f'{sys.executable} -c "{SLEEPER}" >{tmp_path}/child.log 2>&1 & echo $!'
+    with adopting():
+        shell = await asyncio.create_subprocess_exec("sh", "-c", script, stdout=PIPE)
+        said, _ = await shell.communicate()
+    keeper = keep(SLEEPER, pid := int(said))
+    await until(lambda: is_up(keeper))
+    assert keeper.pid == pid
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: keeper.pid not in (None, pid))
+    assert keeper.restarts.count == 1
+    with pytest.raises(ProcessLookupError):  # it is no zombie
+        os.kill(pid, 0)
 
 
 async def test_a_child_that_ends_by_itself_is_started_again(keep):
