@@ -23,6 +23,18 @@ function compressed(): Plugin {
   };
 }
 
+const page = {
+  include: ["src/**/*.test.tsx", "src/**/*.dom.test.ts"],
+  environment: "jsdom",
+  setupFiles: ["src/test/setup.ts"],
+};
+
+/** The tests that replace modules, for all that are loaded after them. */
+const mocking = readdirSync("src", { recursive: true, encoding: "utf8" })
+  .filter((name) => /\.test\.tsx?$/.test(name))
+  .map((name) => `src/${name}`)
+  .filter((path) => readFileSync(path, "utf8").includes("vi.mock("));
+
 export default defineConfig(({ command }) => ({
   // Django serves index.html at every page address and the assets under its static root.
   base: command === "build" ? "/static/webui/" : "/",
@@ -58,21 +70,20 @@ export default defineConfig(({ command }) => ({
     // A slow machine's; with time for several waits of a test (see src/test/setup.ts).
     testTimeout: 120_000,
     hookTimeout: 120_000,
-    // A document of its own for each file is slow; most tests need none.
+    // A world of its own for each file (modules, document) takes most of the time. So files share
+    // one, but for those that replace modules; most tests need no document.
     projects: [
       {
         extends: true,
-        test: { name: "pure", include: ["src/**/*.test.ts"], exclude: ["src/**/*.dom.test.ts"] },
-      },
-      {
-        extends: true,
         test: {
-          name: "page",
-          include: ["src/**/*.test.tsx", "src/**/*.dom.test.ts"],
-          environment: "jsdom",
-          setupFiles: ["src/test/setup.ts"],
+          name: "pure",
+          include: ["src/**/*.test.ts"],
+          exclude: ["src/**/*.dom.test.ts"],
+          isolate: false,
         },
       },
+      { extends: true, test: { ...page, name: "page", exclude: mocking, isolate: false } },
+      { extends: true, test: { ...page, name: "mocking", include: mocking } },
     ],
   },
 }));

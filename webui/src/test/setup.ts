@@ -8,6 +8,9 @@ configure({ asyncUtilTimeout: 30_000 });
 afterEach(() => {
   cleanup();
   vi.unstubAllGlobals();
+  vi.useRealTimers();
+  localStorage.clear();
+  sessionStorage.clear();
 });
 
 // What jsdom lacks and Mantine asks for.
