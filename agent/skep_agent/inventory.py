@@ -24,6 +24,14 @@ class Gpu(Message):
     problem: str = ""  # for example "XID 79: fallen off the bus"
 
 
+class NodeWarning(Message):
+    """What an operator should see to on a node that goes on all the same."""
+
+    code: str  # stable: such as "state_not_written"
+    message: str  # a sentence: what is wrong
+    action: str = ""  # what to do
+
+
 class Inventory(Message):
     """What a node has. `topology[a][b]` is the NVML common ancestor level of two GPU UUIDs:
     "NV<links>", "PIX", "PXB", "PHB", "NODE" or "SYS" (the words of `nvidia-smi topo -m`)."""
@@ -44,4 +52,5 @@ class Inventory(Message):
     labels: dict[str, str] = {}
     gang_network: bool = False  # whether tasks here can be in the network of a gang over nodes
     network_problem: str = ""  # why containers cannot be isolated here, and none is started
+    warnings: list[NodeWarning] = []
     rdma_devices: list[str] = []  # paths of the InfiniBand devices that tasks may be given

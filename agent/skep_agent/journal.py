@@ -24,8 +24,6 @@ import structlog
 from skep_agent.core.records import Outcome, Remembered, Stopping, StopPlan
 
 _GARBAGE_LINES = 2000  # rewritten beyond this many lines that no longer count
-# The tasks run on, and end by the lease if the agent does.
-_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 _SEQ_BLOCK = 10_000  # numbers are reserved in blocks, so that few lines are written
 
 log = structlog.get_logger(__name__)
@@ -48,11 +46,12 @@ class Journal:
         self.memory_id = ""
         self._lease: dict[str, Any] | None = None
         self._live: dict[str, dict[str, Any]] = {}
+        self.problem = ""  # why the file lacks what is known; "" where it has all of it
+        self._file = -1  # none, on a disk that did not take one yet
+        self._behind = False  # the file lacks what is known, or ends in half a line
         self._read()
         self.memory_id = self.memory_id or str(uuid.uuid4())
         self.next_seq = self._seq_limit
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._behind = False  # the file lacks what is known, or ends in half a line
         self._append(None)
 
     @property
@@ -85,7 +84,8 @@ class Journal:
             self._append({"op": "seq", "limit": self._seq_limit})
 
     def close(self) -> None:
-        os.close(self._file)
+        if self._file >= 0:
+            os.close(self._file)
 
     def _append(self, raw: dict[str, Any] | None) -> None:
         """Append what is known by now, or write all of it where that is due."""
@@ -98,11 +98,11 @@ class Journal:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             self._lines += 1
         except OSError as error:
-            if error.errno not in _PASSING:
-                raise
-            if not self._behind:
-                log.error("journal_behind", problem=f"{self._path}: {error.strerror}")
-            self._behind = True
+            # Whatever the disk says, the tasks run on: with the agent they would end by the lease.
+            problem = f"{self._path}: {error.strerror}"
+            if problem != self.problem:
+                log.error("journal_behind", problem=problem)
+            self._behind, self.problem = True, problem
 
     def _rewrite(self) -> None:
         """Atomically, so that a kill leaves the old file or the new one."""
@@ -121,15 +121,18 @@ class Journal:
         except OSError:
             os.close(appending)
             raise
-        os.close(self._file)
+        self.close()
         self._file = appending
         self._lines = len(raws)
-        self._behind = False
+        self._behind, self.problem = False, ""
 
     def _read(self) -> None:
         try:
             lines = self._path.read_bytes().splitlines()
         except FileNotFoundError:
+            return
+        except OSError as error:  # the labels of the containers remain
+            log.error("journal_not_read", problem=f"{self._path}: {error.strerror}")
             return
         for line in lines:
             try:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shlex
 import signal
 import socket
 import sys
+import threading
+import time
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -46,6 +49,9 @@ _PLAIN_HTTP = (
     " whoever reads them can run anything on this node."
 )
 
+
+END_S = 5.0  # past the end of the agent's work
+_alone = False  # this process is nothing but an agent
 
 _UNUSABLE = "the state directory {state} cannot be used: {error}"
 
@@ -312,6 +318,17 @@ async def until_signalled(work: Coroutine[Any, Any, None]) -> None:
     except asyncio.CancelledError:
         if not asked:
             raise
+    finally:
+        if _alone:
+            threading.Thread(target=_end_soon, args=(0 if asked else 1,), daemon=True).start()
+
+
+def _end_soon(status: int) -> None:
+    """End the process when its threads do not: Python waits for each, and one may be with a disk
+    or an engine that hangs. A manager of services would kill it in the end, but only then start
+    the next agent, when the lease of what runs here may be over."""
+    time.sleep(END_S)
+    os._exit(status)
 
 
 def configure_logs() -> None:
@@ -348,6 +365,8 @@ class _Lines:
 
 
 def main() -> None:
+    global _alone
+    _alone = True
     app()
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import structlog
 
 from skep_agent import metrics
 from skep_agent.accelerators.base import GpuProbe
+from skep_agent.accelerators.late import LateProbe
 from skep_agent.accelerators.rdma import rdma_devices
 from skep_agent.accelerators.registry import detect
 from skep_agent.accelerators.simulated import SimulatedGpus
@@ -41,7 +40,7 @@ async def run_agent(
         if is_open_to_others(identity.server):
             log.warning("no_tls", server=identity.server)
         if probe is None:
-            probe = await asyncio.to_thread(make_probe, config, identity, state)
+            probe = make_probe(config, identity, state)
         runtime = runtime or make_runtime(config, identity, probe)
         agent = Agent(
             config,
@@ -106,7 +105,7 @@ def make_guard(runtime: Runtime, state: StateDir) -> LeaseGuard:
 def make_probe(config: AgentConfig, identity: Identity, state: StateDir) -> GpuProbe:
     """Return a probe of the GPUs that are here, unless simulated ones are asked for."""
     if config.simulated_gpus is None:
-        return detect()
+        return LateProbe(detect)
     return SimulatedGpus(
         config.simulated_gpus,
         config.gpu_model,

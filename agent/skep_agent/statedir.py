@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -43,7 +43,8 @@ class StateDir:
     def __init__(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.path = path
-        self._lock: int | None = None
+        self._locks: list[int] = []
+        self._made_id = ""
 
     @property
     def instance_id(self) -> str:
@@ -53,12 +54,19 @@ class StateDir:
         try:
             return path.read_text().strip()
         except FileNotFoundError:
-            write_private(path, str(uuid.uuid4()))
-            return path.read_text().strip()
+            self._made_id = self._made_id or str(uuid.uuid4())
+            with suppress(OSError):  # a disk that takes nothing: the next agent makes another
+                write_private(path, self._made_id)
+            return self._made_id
 
     @property
     def gpu_faults(self) -> Path:
         return self.path / "gpu-faults.json"
+
+    @property
+    def gpus(self) -> Path:
+        """Return the file with the GPUs that the agent saw last."""
+        return self.path / "gpus.json"
 
     @property
     def archives(self) -> Path:
@@ -66,19 +74,37 @@ class StateDir:
         return self.path / "archives"
 
     def lock(self) -> None:
-        """Held until the process ends. Raises StateError when another agent holds it."""
-        file = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(file)
-            raise StateError(f"another agent uses {self.path}") from None
-        self._lock = file
+        """Held until the process ends. Raises StateError when another agent holds it.
+
+        Both a file, as older agents lock it, and the directory itself, which is there on a disk
+        that became read-only before the file was made."""
+        path = self.path / "lock"
+        ways = ((path, os.O_RDWR | os.O_CREAT), (path, os.O_RDONLY)), ((self.path, os.O_RDONLY),)
+        problems = [problem for tries in ways if (problem := self._lock(tries))]
+        if len(problems) == len(ways):
+            self.unlock()
+            raise StateError(f"{self.path} cannot be locked: {problems[0]}")
+
+    def _lock(self, tries: Iterable[tuple[Path, int]]) -> str:
+        """Lock what can be opened first. Returns why that is nothing, "" where it is locked. Raises
+        StateError when another agent holds it."""
+        problem = ""
+        for path, flags in tries:
+            try:
+                file = os.open(path, flags | os.O_CLOEXEC, 0o600)
+                self._locks.append(file)
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return ""
+            except BlockingIOError:
+                self.unlock()
+                raise StateError(f"another agent uses {self.path}") from None
+            except OSError as error:  # file systems over a network may lock no directory
+                problem = problem or str(error.strerror)
+        return problem
 
     def unlock(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        while self._locks:
+            os.close(self._locks.pop())
 
     def save(self, identity: Identity) -> None:
         write_private(self.path / "credential.json", json.dumps(asdict(identity), indent=1))
@@ -90,6 +116,8 @@ class StateDir:
             return Identity(**json.loads(path.read_text()))
         except FileNotFoundError:
             raise StateError(f"no credential in {self.path}: run `skep-agent join` first") from None
+        except OSError as error:
+            raise StateError(f"{path} cannot be read: {error.strerror}") from None
         except (ValueError, TypeError) as error:
             raise StateError(f"{path} is damaged: {error}; join again") from None
 
@@ -116,13 +144,16 @@ class Masks:
     """
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(mode=0o700, exist_ok=True)
+        with suppress(OSError):  # a disk that takes nothing: `keep` will say so
+            folder.mkdir(mode=0o700, exist_ok=True)
         self._folder = folder
 
     def keep(self, attempt_id: str, secrets: list[str]) -> None:
         """To be called before the attempt can write anything, also when it has none."""
         # Not synced, which would hold up each start by some ms: after a power failure a file that
         # is empty or not there counts as unknown, and the log waits for the server's word.
+        if not self._folder.exists():
+            self._folder.mkdir(mode=0o700)
         write_private(self._folder / attempt_id, json.dumps(secrets), durable=False)
 
     def of(self, attempt_id: str) -> list[str] | None:
@@ -138,10 +169,11 @@ class Masks:
             (self._folder / attempt_id).unlink()
 
     def keep_only(self, attempt_ids: Collection[str]) -> None:
-        """Remove what an agent that was killed left behind."""
-        for path in self._folder.iterdir():
-            if path.name not in attempt_ids:
-                path.unlink(missing_ok=True)
+        """Remove what an agent that was killed left behind, as far as the disk takes it."""
+        with suppress(OSError):
+            for path in self._folder.iterdir():
+                if path.name not in attempt_ids:
+                    path.unlink(missing_ok=True)
 
 
 def write_private(path: Path, text: str, *, durable: bool = True) -> None:

@@ -894,6 +894,12 @@ class NodePrefetch(Model):
     updated_at: datetime | None = None
 
 
+class NodeWarning(Model):
+    code: str
+    message: str = ""
+    action: str = ""
+
+
 class NotificationChannel(Model):
     name: str
     problem: str = ""
@@ -1969,6 +1975,7 @@ class Node(Model):
     driver_version: str = ""
     engine_version: str = ""
     network_problem: str = ""
+    warnings: list[NodeWarning] = Field(default_factory=list)
     below_floor: list[BelowFloor] = Field(default_factory=list)
     agent_version: str = ""
     components: dict[str, str] = Field(default_factory=dict)

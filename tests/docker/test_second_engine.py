@@ -153,3 +153,15 @@ async def wait_until_gone(pid: int) -> None:
     async with asyncio.timeout(60):
         while Path(f"/proc/{pid}").exists():  # noqa: ASYNC110, ASYNC240
             await asyncio.sleep(0.05)
+
+
+async def test_an_engine_that_ends_containers_with_itself_is_warned_of(
+    node: DockerRuntime, docker_engine
+) -> None:
+    assert await node.warnings() == []  # it has --live-restore
+    plain = DockerRuntime(NodeFacts("test", "node-1"))
+    try:
+        codes = [one.code for one in await plain.warnings()]
+    finally:
+        await plain.close()
+    assert codes == ([] if docker_engine.info()["LiveRestoreEnabled"] else ["live_restore_off"])

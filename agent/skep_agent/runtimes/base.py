@@ -20,6 +20,7 @@ from skep_agent.protocol import (
     ContainerSample,
     ImageSpec,
     NetworkPolicy,
+    NodeWarning,
     S3Mount,
     Stream,
 )
@@ -96,6 +97,9 @@ class Runtime(Protocol):
 
     async def components(self) -> dict[str, str]:
         """Versions of what it is made of, as `Inventory.components` has them."""
+
+    async def warnings(self) -> builtins.list[NodeWarning]:
+        """Return what an operator should see to. Answers soon, also while the engine hangs."""
 
     def use_network_policy(self, policy: NetworkPolicy) -> None:
         """From now on it holds for what containers reach."""

@@ -32,12 +32,13 @@ from skep_agent.protocol import (
     ContainerSample,
     ImageSpec,
     NetworkPolicy,
+    NodeWarning,
     S3Mount,
 )
 from skep_agent.registry_policy import RegistryPolicy
 from skep_agent.runtimes import docker_exec, docker_files, docker_node, processes
 from skep_agent.runtimes.base import AttemptKey, Command, LogPiece, Process, SaveOrder
-from skep_agent.runtimes.docker_disk import DiskWatch, Scratches
+from skep_agent.runtimes.docker_disk import DiskWatch, Scratches, has_quota
 from skep_agent.runtimes.docker_engine import (
     ANSWER_TIMEOUT_S,
     THREADS,
@@ -62,6 +63,7 @@ from skep_agent.runtimes.storages import StorageMounts, bind_sources
 
 # Engine calls at a time where all containers are asked.
 PARALLEL = 8
+WARNINGS_S = 5.0
 _KILLED = 128 + 9
 _STATUS = {"created": "created", "exited": "exited", "dead": "exited", "removing": "exited"}
 _NEVER = "0001-01-01T"  # of Go's zero time
@@ -115,8 +117,8 @@ class DockerRuntime:
         self._logs = LogReader(self._engine)
         self._stats = Stats(self._engine)
         self._disk = DiskWatch(self._engine, lambda id_: self._kill(id_, "SIGKILL"))
-        self._cpus = 0
-        self._disk_quota = False
+        self._live_restore = docker_node.LiveRestore(self._engine)
+        self._cpus, self._disk_quota = 0, False
         self._root = ""  # where the engine keeps containers; "" before it was asked
 
     @property
@@ -139,6 +141,12 @@ class DockerRuntime:
         runc = (await self._engine.version()).runc
         found = {"runc": runc, "toolkit": await toolkit_version()}
         return {name: version for name, version in found.items() if version}
+
+    async def warnings(self) -> builtins.list[NodeWarning]:
+        with suppress(RuntimeFailure, TimeoutError):
+            async with asyncio.timeout(WARNINGS_S):
+                await self._live_restore.look()
+        return [docker_node.LIVE_RESTORE_OFF] if self._live_restore.is_off else []
 
     @property
     def gang_network(self) -> bool:
@@ -350,7 +358,7 @@ class DockerRuntime:
         if not self._cpus:
             info = await self._engine.call(lambda api: api.info())
             self._cpus, self._root = info["NCPU"], info["DockerRootDir"]
-            self._disk_quota = _has_quota(info)
+            self._disk_quota = has_quota(info)
         return EngineFacts(self._cpus, version.init, version.api, self._disk_quota)
 
     async def _create_in_network(
@@ -483,14 +491,6 @@ class DockerRuntime:
             error_code=reason.code if reason else "",
             message=reason.message if reason else "",
         )
-
-
-def _has_quota(info: dict[str, Any]) -> bool:
-    """Whether the storage driver may have quotas: the first creation finds out."""
-    driver, status = info["Driver"], dict(info.get("DriverStatus") or ())
-    return driver in ("btrfs", "zfs") or (
-        driver == "overlay2" and status.get("Backing Filesystem") == "xfs"
-    )
 
 
 def _start_failure(error: EngineError) -> RuntimeFailure:

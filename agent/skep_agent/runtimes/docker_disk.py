@@ -251,6 +251,14 @@ async def du(*folders: str, inodes: bool = False) -> int | None:
     return int(total) if total.isdigit() else None
 
 
+def has_quota(info: dict[str, Any]) -> bool:
+    """Whether the storage driver may have quotas: the first creation finds out."""
+    driver, status = info["Driver"], dict(info.get("DriverStatus") or ())
+    return driver in ("btrfs", "zfs") or (
+        driver == "overlay2" and status.get("Backing Filesystem") == "xfs"
+    )
+
+
 def _of(container: dict[str, Any], root: str, more: Watched) -> _Watched | None:
     """Return what to watch of a container, or None when it has no limits."""
     labels = container["Config"]["Labels"] or {}

@@ -14,6 +14,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from skep_agent.containers import RuntimeFailure
+from skep_agent.protocol import NodeWarning
+from skep_agent.runtimes.docker_engine import Engine
 
 FULL_BYTES = 64 * 1024 * 1024  # less space than this counts as none
 
@@ -21,6 +23,12 @@ _ANY = ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::"))  # noqa: S104
 # Newer and older names of its command line.
 TOOLKIT_COMMANDS = (("nvidia-ctk", "--version"), ("nvidia-container-cli", "--version"))
 TOOLKIT_TIMEOUT_S = 10.0
+LIVE_RESTORE_EVERY_S = 300.0
+LIVE_RESTORE_OFF = NodeWarning(
+    code="live_restore_off",
+    message="A restart of the engine, as for an update of its package, ends all tasks.",
+    action='Set "live-restore": true in /etc/docker/daemon.json, and reload dockerd (SIGHUP).',
+)
 NO_EXIT_CODE = 255  # of the engine, for a container whose end it did not see
 _VERSION = re.compile(r"version:?\s+v?(\d+(?:\.\d+)+\S*)", re.IGNORECASE)
 
@@ -89,6 +97,23 @@ def ended_with_machine(state: Mapping[str, Any]) -> Reason | None:
     except (ValueError, TypeError):  # no time with its zone
         return None
     return Reason("node_lost", "The machine restarted while the task ran.")
+
+
+class LiveRestore:
+    """Whether the engine lets containers go on while it restarts. Asked from time to time: the
+    engine takes it over from its file without a restart, too."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._due_at = 0.0  # on the monotonic clock
+        self.is_off = False  # also where an engine does not say
+
+    async def look(self) -> None:
+        """Ask the engine where that is due. Raises RuntimeFailure."""
+        if time.monotonic() >= self._due_at:
+            info = await self._engine.call(lambda api: api.info())
+            self.is_off = info.get("LiveRestoreEnabled") is False
+            self._due_at = time.monotonic() + LIVE_RESTORE_EVERY_S
 
 
 async def toolkit_version() -> str:

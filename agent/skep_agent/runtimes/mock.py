@@ -45,6 +45,7 @@ from skep_agent.protocol import (
     ContainerSample,
     ImageSpec,
     NetworkPolicy,
+    NodeWarning,
     S3Mount,
     Stream,
 )
@@ -154,6 +155,9 @@ class MockRuntime:
 
     async def components(self) -> dict[str, str]:
         return {}
+
+    async def warnings(self) -> builtins.list[NodeWarning]:
+        return []
 
     def use_network_policy(self, policy: NetworkPolicy) -> None:
         pass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import platform
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -12,9 +11,8 @@ import structlog
 from websockets.exceptions import ConnectionClosed
 
 from skep_agent.accelerators.base import GpuProbe
-from skep_agent.accelerators.rdma import rdma_devices
 from skep_agent.accelerators.simulated import SimulatedGpus
-from skep_agent.config import AgentConfig, agent_version, machine_versions, own_address
+from skep_agent.config import AgentConfig, agent_version
 from skep_agent.containers import RuntimeFailure
 from skep_agent.core import events as ev
 from skep_agent.core import instructions as do
@@ -43,6 +41,7 @@ from skep_agent.shell.inbox import Acknowledged, Arrived, LinkEvent, Lost, Opene
 from skep_agent.shell.lease_guard import LeaseGuard
 from skep_agent.shell.link import PULSE_S, FatalClose, Link
 from skep_agent.shell.logs import LogShipper
+from skep_agent.shell.node_inventory import NodeInventory
 from skep_agent.shell.operations import Operations
 from skep_agent.shell.prefetches import PrefetchPulls
 from skep_agent.shell.probing import Probing
@@ -94,7 +93,7 @@ class Agent:
         self.facts_due = asyncio.Event()
         self._instance_id = state.instance_id
         self._runtime = runtime
-        self._probe, self._probing = probe, Probing(probe)
+        self._probe, self._probing = probe, Probing(probe, state.gpus)
         archives = Archives(state.archives, identity)
         find, held = self.machine.attempts.get, self.machine.life.ports_held
         emit, may_write, keep = self._operated, self._may_write, self._masks.keep
@@ -109,7 +108,9 @@ class Agent:
         self._timer: Handle | None = None
         self._timer_at: float | None = None
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._inventory: dict[str, Any] = {}
+        self._inventory = NodeInventory(
+            config, identity.server, runtime, self._probing, self.journal
+        )
         self._taken_over = False  # it knows what runs here
 
     async def run(self) -> None:
@@ -222,24 +223,8 @@ class Agent:
         self._fence.set_lease(lease_until or self.clock.moment().mono + UNKNOWN_LEASE_S)
         self._fence.start()
         containers = await self._first_containers()
-        gpus = await self._probing.ask(self._probe.gpus)
-        config = self.config
-        self._inventory = {
-            "hostname": platform.node(),
-            "address": config.address or own_address(self.identity.server),
-            "cpus": self.machine.limits.cpus,
-            "memory_mb": self.machine.limits.memory_mb,
-            "topology": await self._probing.ask(self._probe.topology),
-            "driver_version": await self._probing.ask(self._probe.driver_version),
-            "engine_version": await self._runtime.version(),
-            "components": await self._runtime.components()
-            | machine_versions(await self._probing.ask(self._probe.firmware)),
-            "runtime": self._runtime.name,
-            "port_range": config.port_range,
-            "rdma_devices": list(rdma_devices()),
-            "labels": config.labels,
-            **await self._network(),
-        }
+        gpus = await self._probing.first_gpus()
+        await self._inventory.gather(gpus)
         self._fence.keep_only([container.container_id for container in containers])
         for container in containers:
             self._fence.name(container.container_id)
@@ -320,8 +305,7 @@ class Agent:
         self._fence.close(idle=idle and self._taken_over)
         self.journal.close()
         await self._runtime.close()
-        self._probing.close()
-        self._probe.close()
+        await self._probing.close()
 
     # --- the core's instructions
 
@@ -378,7 +362,7 @@ class Agent:
     async def _verify(self, what: do.VerifyGpus) -> None:
         key = what.attempt_id, what.epoch
         try:
-            busy = await self._probing.ask(lambda: self._probe.busy(list(what.uuids)))
+            busy = await self._probing.busy(what.uuids)
         except Exception:
             log.exception("probe_broke")  # the core asks again
             return
@@ -391,10 +375,13 @@ class Agent:
             with going_on("probe_broke"):
                 self._note_xids()
                 last = self.machine.gpus.seen.values()
-                self.dispatch(ev.GpusSeen(tuple(await self._probing.gpus(last))))
+                gpus = await self._probing.gpus(last)
+                self.dispatch(ev.GpusSeen(tuple(gpus)))
+                if await self._inventory.see_gpus(gpus):
+                    await self._send_inventory()
 
     def _present_inventory(self) -> Inventory:
-        return Inventory(**self._inventory, gpus=self.machine.gpus.view())
+        return self._inventory.with_gpus(self.machine.gpus.view())
 
     async def _send_inventory(self) -> None:
         await self._send(InventoryChanged(inventory=self._present_inventory()))
@@ -423,27 +410,8 @@ class Agent:
             await self._see_to_the_network()
 
     async def _see_to_the_network(self) -> None:
-        found, reported = await self._network(), self._inventory["address"]
-        await asyncio.to_thread(self.config.check_address, reported, self.identity.server)
-        if found.items() <= self._inventory.items():
-            return
-        self._inventory |= found
-        if self._session is not None:
+        if await self._inventory.look():
             await self._send_inventory()
-
-    async def _network(self) -> dict[str, Any]:
-        """Of the inventory: what of the network the node can offer now."""
-        problem = ""
-        try:
-            await self._runtime.ensure_network()
-        except RuntimeFailure as failure:
-            problem = failure.message
-            log.error(failure.code, problem=problem)
-        except Exception as error:
-            problem = f"{type(error).__name__}: {error}"
-            log.exception("network_not_seen")
-        possible = self._runtime.gang_network and not problem
-        return {"gang_network": possible, "network_problem": problem}
 
     async def _look_at_disk(self) -> None:
         """Off the loop: a disk that hangs holds up nothing else."""

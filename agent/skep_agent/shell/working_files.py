@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 from weakref import WeakValueDictionary
@@ -29,9 +30,10 @@ class Archives:
     """Named by their hash: who may have one, the server decides at each attempt's time."""
 
     def __init__(self, folder: Path, identity: Identity, cache_bytes: int = CACHE_BYTES) -> None:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        for left in folder.glob("*.part"):
-            left.unlink()
+        with suppress(OSError):  # a disk that takes nothing, as the first download will say
+            folder.mkdir(mode=0o700, exist_ok=True)
+            for left in folder.glob("*.part"):
+                left.unlink()
         self._folder = folder
         self._identity = identity
         self._cache_bytes = cache_bytes
@@ -50,12 +52,14 @@ class Archives:
                 async with self._limit:
                     await self._download(wanted, path)
                 self._free_space(path)
-            os.utime(path)
+            with suppress(OSError):  # read-only: nothing is removed from it either
+                os.utime(path)
             return path.open("rb")
 
     async def _download(self, wanted: WorkingFiles, path: Path) -> None:
         part = path.with_suffix(".part")
         try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
             with part.open("xb") as file:
                 digest, size = hashlib.sha256(), 0
                 async for piece in self._pieces(wanted):
@@ -72,7 +76,8 @@ class Archives:
         except OSError as error:
             raise RuntimeFailure("disk_full", f"The node cannot keep them: {error}.") from None
         finally:
-            part.unlink(missing_ok=True)
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
 
     async def _pieces(self, wanted: WorkingFiles) -> AsyncIterator[bytes]:
         url = f"{self._identity.gateway}/api/v1/agent/files/{wanted.sha256}"

@@ -52,6 +52,12 @@ class GpuSerializer(serializers.Serializer[Any]):
     memory_used_mb = serializers.IntegerField(allow_null=True)
 
 
+class NodeWarningSerializer(serializers.Serializer[dict[str, str]]):
+    code = serializers.CharField()
+    message = serializers.CharField(help_text="What is wrong.")
+    action = serializers.CharField(help_text="What to do.")
+
+
 class BelowFloorSerializer(serializers.Serializer[Any]):
     component = serializers.CharField(help_text="runc, toolkit or driver.")
     version = serializers.CharField()
@@ -79,6 +85,9 @@ class NodeSerializer(serializers.Serializer[Any]):
     engine_version = serializers.CharField(allow_blank=True)
     network_problem = serializers.CharField(
         allow_blank=True, help_text="Why it cannot isolate tasks, and starts none; empty: it can."
+    )
+    warnings = NodeWarningSerializer(
+        many=True, help_text="What its operator should see to; it runs tasks all the same."
     )
     below_floor = BelowFloorSerializer(
         many=True, help_text="Software of it that is too old to keep tenants apart."
@@ -397,7 +406,7 @@ PLAIN = (
     *("runtime", "driver_version", "engine_version", "network_problem", "agent_version", "labels"),
     *("last_heartbeat_at", "lease_expires_at", "disk_free_mb", "disk_total_mb"),
     *("log_bytes_waiting", "components", "checks_needed"),
-    *("maintenance_from", "maintenance_until"),
+    *("maintenance_from", "maintenance_until", "warnings"),
 )  # columns that are shown as they are
 
 

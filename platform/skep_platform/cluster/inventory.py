@@ -20,6 +20,7 @@ from skep_scheduler.inventory import gpu_model
 
 MAX_GPUS = 256
 MAX_LABELS = 64
+MAX_WARNINGS = 16
 COMPONENTS = ("runc", "toolkit", "kernel", "cuda", "vbios", "infiniband")
 MAX_INT = 2**31 - 1
 UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9/_.:-]{0,79}")
@@ -75,6 +76,10 @@ def node_fields(node: Node, inventory: Inventory) -> dict[str, object]:
         "gang_network": inventory.gang_network,
         "rdma": bool(inventory.rdma_devices),
         "network_problem": inventory.network_problem[:300],
+        "warnings": [
+            {"code": one.code[:40], "message": one.message[:300], "action": one.action[:300]}
+            for one in inventory.warnings[:MAX_WARNINGS]
+        ],
         "topology": {
             a: {b: level[:8] for b, level in row.items() if b in known}
             for a, row in inventory.topology.items()

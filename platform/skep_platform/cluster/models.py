@@ -64,6 +64,8 @@ class Node(Entity):
     # Its agent measures the network to other nodes; older ones do not.
     peer_checks = models.BooleanField(default=False, db_default=False)
     network_problem = models.CharField(max_length=300, blank=True)  # why no container is isolated
+    # What its operator should see to, as its agent says: [{"code", "message", "action"}].
+    warnings = models.JSONField(default=list, db_default=[])
     topology = models.JSONField(default=dict)
     # What the agent reports, overridden by what an admin set; both are kept.
     labels = models.JSONField(default=dict)

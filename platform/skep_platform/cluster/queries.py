@@ -81,7 +81,7 @@ NODE_COLUMNS = (
     *("address", "cpu_millis", "memory_mb", "runtime", "driver_version", "engine_version"),
     *("network_problem", "components", "agent_version", "labels", "last_heartbeat_at"),
     *("lease_expires_at", "disk_free_mb", "disk_total_mb", "log_bytes_waiting", "checks_needed"),
-    *("maintenance_from", "maintenance_until"),
+    *("maintenance_from", "maintenance_until", "warnings"),
 )
 
 

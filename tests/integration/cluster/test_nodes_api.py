@@ -67,6 +67,7 @@ def test_node_says_what_it_has(live):
         "driver_version": "580.1",
         "engine_version": "",
         "network_problem": "",
+        "warnings": [],
         "below_floor": [],
         "components": {},
         "checks_needed": 0,

@@ -259,6 +259,15 @@ class TestNodes:
         assert message.startswith("1 nodes are not used")
         assert "slow (Failed its checks: disk: 3 MB/s)" in message
 
+    def test_what_agents_warn_of_is_passed_on_with_what_to_do(self):
+        off = {"code": "live_restore_off", "message": "A restart ends all.", "action": "Set it."}
+        for name, warnings in (("a", [off]), ("b", [off]), ("fine", [])):
+            node = make_node(name, gpus=1)
+            Node.objects.filter(pk=node.pk).update(warnings=warnings)
+        finding = found("agents")["node_live_restore_off"]
+        assert (finding.severity, finding.action) == ("warning", "Set it.")
+        assert finding.message == "a, b: A restart ends all."
+
     def test_drivers_that_differ_or_are_unsafe(self):
         for name, driver in (("a", "550.127.05"), ("b", "580.65.06"), ("c", "535.1.1")):
             node = make_node(name, gpus=1)

@@ -40,7 +40,7 @@ async def test_gpus_are_bad_while_their_driver_does_not_answer(
     monkeypatch.setattr(probing, "PATIENCE_S", 30.0)
     probe.answers.set()
     assert await asked.gpus([gpu]) == [GPU]
-    asked.close()
+    await asked.close()
 
 
 async def test_a_driver_that_hangs_holds_up_nothing_else_on_threads() -> None:
@@ -54,4 +54,4 @@ async def test_a_driver_that_hangs_holds_up_nothing_else_on_threads() -> None:
     finally:
         probe.answers.set()
         await asyncio.gather(*waiting)
-        asked.close()
+        await asked.close()

@@ -228,6 +228,7 @@ export function aNode(part: Partial<Node> = {}): Node {
     driver_version: "",
     engine_version: "",
     network_problem: "",
+    warnings: [],
     below_floor: [],
     agent_version: "",
     labels: {},

@@ -32,6 +32,7 @@ def check_agents() -> Iterator[Finding]:
         )
         yield warning("nodes_away", f"{len(away)} nodes are away: {names(away)}.", action)
     yield from _unchecked(nodes)
+    yield from _warned(online)
     own = minor(__version__)
     by_age: dict[str, list[str]] = defaultdict(list)
     for node in nodes:
@@ -61,6 +62,19 @@ def _unchecked(nodes: list[Node]) -> Iterator[Finding]:
         message = f"{len(failed)} nodes are not used, as they do not pass their checks: {named}."
         action = "skep nodes check NODE --show has the numbers. They are tried again by themselves."
         yield warning("node_check_failed", message, action)
+
+
+def _warned(nodes: list[Node]) -> Iterator[Finding]:
+    """Return what agents say that should be seen to: one finding for each kind of it."""
+    found: dict[str, list[str]] = defaultdict(list)
+    first: dict[str, dict[str, str]] = {}
+    for node in nodes:
+        for one in node.warnings:
+            found[one["code"]].append(node.name)
+            first.setdefault(one["code"], one)
+    for code in sorted(found):
+        message = f"{names(found[code])}: {first[code]['message']}"
+        yield warning(f"node_{code}", message, first[code]["action"])
 
 
 def minor(version: str) -> tuple[int, int] | None:
