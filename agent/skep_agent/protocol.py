@@ -30,7 +30,6 @@ from skep_agent.image_messages import PrefetchSpec as PrefetchSpec
 from skep_agent.inventory import Gpu as Gpu
 from skep_agent.inventory import Inventory as Inventory
 from skep_agent.inventory import Message as Message
-from skep_agent.inventory import NodeWarning as NodeWarning
 from skep_agent.storage_messages import INNER_MOUNTS as INNER_MOUNTS
 from skep_agent.storage_messages import S3_MOUNTS as S3_MOUNTS
 from skep_agent.storage_messages import S3Mount as S3Mount

@@ -14,13 +14,13 @@ from typing import BinaryIO, NamedTuple, Protocol
 
 from skep_agent.containers import Container, Exit, Progress, SavedImage
 from skep_agent.frames import Channel
+from skep_agent.inventory import NodeWarning
 from skep_agent.protocol import (
     AttemptSpec,
     CachedImage,
     ContainerSample,
     ImageSpec,
     NetworkPolicy,
-    NodeWarning,
     S3Mount,
     Stream,
 )

@@ -14,6 +14,7 @@ import structlog
 
 from skep_agent.config import Watermarks
 from skep_agent.containers import Container, Exit, Progress, RuntimeFailure, SavedImage
+from skep_agent.inventory import NodeWarning
 from skep_agent.isolation.create import (
     CreateCall,
     EngineFacts,
@@ -32,7 +33,6 @@ from skep_agent.protocol import (
     ContainerSample,
     ImageSpec,
     NetworkPolicy,
-    NodeWarning,
     S3Mount,
 )
 from skep_agent.registry_policy import RegistryPolicy

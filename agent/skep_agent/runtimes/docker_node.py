@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from skep_agent.containers import RuntimeFailure
-from skep_agent.protocol import NodeWarning
+from skep_agent.inventory import NodeWarning
 from skep_agent.runtimes.docker_engine import Engine
 
 FULL_BYTES = 64 * 1024 * 1024  # less space than this counts as none

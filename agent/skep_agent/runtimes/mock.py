@@ -38,6 +38,7 @@ from urllib.parse import parse_qsl
 from skep_agent.containers import Container, Exit, Progress, RuntimeFailure, SavedImage
 from skep_agent.frames import Channel
 from skep_agent.image_patterns import listed_name
+from skep_agent.inventory import NodeWarning
 from skep_agent.protocol import (
     MAX_CACHED_IMAGES,
     AttemptSpec,
@@ -45,7 +46,6 @@ from skep_agent.protocol import (
     ContainerSample,
     ImageSpec,
     NetworkPolicy,
-    NodeWarning,
     S3Mount,
     Stream,
 )

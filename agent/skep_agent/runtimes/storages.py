@@ -37,11 +37,14 @@ from skep_agent.isolation.mounts import (
 )
 from skep_agent.protocol import AttemptSpec, S3Mount, StorageMount
 from skep_agent.runtimes.scratch_images import mount_image
+from skep_agent.threads import Threads
 
 T = TypeVar("T")
-THREADS = 8  # a server that does not answer holds one
+# Of one server, or one root: one that does not answer holds these, and nobody else's.
+THREADS = 4
 LOCAL_THREADS = 4
 MOUNT_S = 60.0
+AGAIN_S = 30.0  # after which one that did not answer is tried again, by one mount
 # Of <sys/mount.h>.
 _RDONLY, _NOSUID, _NODEV, _NOEXEC = 1, 2, 4, 8
 _REMOUNT, _NOATIME, _NODIRATIME, _BIND, _RELATIME = 32, 1024, 2048, 4096, 1 << 21
@@ -68,14 +71,14 @@ class StorageMounts:
         self._node = node
         self._policy = policy
         self._folder = mounts_dir(node.cluster, node.name)
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="storages")
+        self._threads: dict[str, Threads] = {}  # by server or root
+        self._silent: dict[str, float] = {}  # that did not answer, until when they are not asked
         # Apart: what only looks or lets go never waits behind servers that do not answer.
         self._local = ThreadPoolExecutor(LOCAL_THREADS, thread_name_prefix="mounts")
         self._preparing: set[Path] = set()  # not in the engine's list of containers yet
 
     def close(self) -> None:
-        for threads in (self._threads, self._local):
-            threads.shutdown(wait=False, cancel_futures=True)
+        self._local.shutdown(wait=False, cancel_futures=True)
 
     @contextmanager
     def prepared(self, spec: AttemptSpec, scratch: Path | None = None) -> Iterator[None]:
@@ -100,15 +103,7 @@ class StorageMounts:
         if scratch is not None:
             await self._run(_mount_scratch, scratch, self._scratch_point(spec), owner)
         for mount, point in zip(spec.mounts, self._points(spec), strict=False):
-            arguments = mount, self._policy, self._folder, point, owner
-            loop = asyncio.get_running_loop()
-            work = loop.run_in_executor(self._threads, _mount, *arguments)
-            try:
-                async with asyncio.timeout(MOUNT_S):
-                    await work
-            except TimeoutError:
-                problem = f"{_name(mount)} did not answer within {MOUNT_S:.0f} s."
-                raise unavailable(problem) from None
+            await self._mount(mount, point, owner)
         copies = self._points(spec)[len(spec.mounts) :]
         for copy, point in zip(spec.s3, copies, strict=True):
             source = self._copies((spec.attempt_id, spec.epoch), copy)
@@ -136,6 +131,29 @@ class StorageMounts:
         mounts from before these were listed: later ones may be of containers that came later."""
         for point in set(made) - {Path(source) for source in needed}:
             await self._run(_remove, point)
+
+    async def _mount(self, mount: StorageMount, point: Path, owner: Owner) -> None:
+        """Tasks wait for a server that does not answer, and hold up others as they do. So while it
+        is silent, one of them tries, and the others fail at once."""
+        place = mount.server if mount.type == "nfs" else self._policy.root_of(mount.path)
+        threads = self._threads.setdefault(place, Threads(THREADS, "storages"))
+        clock = asyncio.get_running_loop().time
+        if clock() < self._silent.get(place, 0.0):
+            raise unavailable(f"{_name(mount)} did not answer a moment ago.")
+        if place in self._silent:
+            self._silent[place] = clock() + MOUNT_S
+        try:
+            async with asyncio.timeout(MOUNT_S):
+                await threads.run(_mount, mount, self._policy, self._folder, point, owner)
+        except TimeoutError:
+            self._silent[place] = clock() + AGAIN_S
+            raise unavailable(f"{_name(mount)} did not answer within {MOUNT_S:.0f} s.") from None
+        except RuntimeFailure:
+            self._silent.pop(place, None)
+            raise
+        self._silent.pop(place, None)
+        if not threads.busy:
+            self._threads.pop(place, None)
 
     def _points(self, spec: AttemptSpec) -> list[Path]:
         node = self._node

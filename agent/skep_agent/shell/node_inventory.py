@@ -12,8 +12,9 @@ import structlog
 from skep_agent.accelerators.rdma import rdma_devices
 from skep_agent.config import AgentConfig, machine_versions, own_address
 from skep_agent.containers import RuntimeFailure
+from skep_agent.inventory import NodeWarning
 from skep_agent.journal import Journal
-from skep_agent.protocol import Gpu, Inventory, NodeWarning
+from skep_agent.protocol import Gpu, Inventory
 from skep_agent.runtimes.base import Runtime
 from skep_agent.shell import probing
 from skep_agent.shell.probing import Probing

@@ -20,9 +20,10 @@ import structlog
 
 from skep_agent.accelerators.base import GpuProbe
 from skep_agent.accelerators.simulated import SimulatedGpus
-from skep_agent.protocol import Gpu, GpuSample, NodeWarning
-from skep_agent.shell.threads import Threads
+from skep_agent.inventory import NodeWarning
+from skep_agent.protocol import Gpu, GpuSample
 from skep_agent.statedir import write_private
+from skep_agent.threads import Threads
 
 THREADS = 4
 PATIENCE_S = 60.0  # past this the GPUs are bad until the driver answers
