@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.nvml_machine import uuid
 
-GPU_IS_LOST, UNKNOWN, NOT_SUPPORTED = 15, 999, 3
+UNINITIALIZED, NOT_SUPPORTED, GPU_IS_LOST, UNKNOWN = 1, 3, 15, 999
 
 
 def problems(machine) -> dict[str, str]:
@@ -129,3 +129,43 @@ def test_closing_ends_the_watch_and_the_probe_can_be_asked_no_more_than_before(m
     machine.ask("gpus")
     assert machine.ask("close") is None
     assert machine.ask("close") is None
+
+
+def test_an_xid_of_a_gpu_that_came_later_is_seen(machine):
+    machine.add_gpus(1)
+    machine.ask("gpus")
+    machine.set({"event.1": "0:31"})
+    assert machine.until(lambda: machine.ask("faults"), bool) == [[uuid(0), "nvidia", 31]]
+    machine.add_gpus(3)
+    machine.set({"2.error.nvmlDeviceRegisterEvents": UNKNOWN})
+    machine.ask("gpus")
+    machine.until(lambda: machine.ask("gpus"), lambda gpus: len(gpus) == 3)
+    watched = machine.until(
+        lambda: (machine.next_event("1:79"), machine.ask("gpus"), problems(machine))[-1], bool
+    )
+    assert watched == {uuid(1): "XID 79: fallen off the bus"}
+
+
+def test_a_driver_that_was_loaded_anew_is_begun_with_again_and_watched(machine):
+    machine.add_gpus(1)
+    machine.ask("gpus")
+    machine.set({"error.nvmlDeviceGetCount_v2": UNINITIALIZED})
+    machine.set({"error.nvmlEventSetWait_v2": UNINITIALIZED})
+    machine.set({"0.error.nvmlDeviceGetHandleByIndex_v2": UNINITIALIZED})
+    assert problems(machine).keys() == {uuid(0)}
+    machine.set({"error.nvmlDeviceGetCount_v2": None, "error.nvmlEventSetWait_v2": None})
+    machine.set({"0.error.nvmlDeviceGetHandleByIndex_v2": None})
+    assert problems(machine) == {}
+    watched = machine.until(
+        lambda: (machine.next_event("0:48"), machine.ask("gpus"), problems(machine))[-1], bool
+    )
+    assert watched == {uuid(0): "XID 48: double-bit ECC error"}
+
+
+def test_a_gpu_whose_index_another_one_took_is_listed_once_and_as_lost(machine):
+    machine.add_gpus(3)
+    machine.ask("gpus")
+    machine.set({"1.uuid": uuid(2), "count": 2})  # the second fell off, the third moved up
+    gpus = machine.ask("gpus")
+    assert sorted(gpu["uuid"] for gpu in gpus) == [uuid(0), uuid(1), uuid(2)]
+    assert problems(machine).keys() == {uuid(1)}

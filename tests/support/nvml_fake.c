@@ -24,7 +24,7 @@ enum { MAX_GPUS = 64, LINE = 512 };
 static const unsigned long long XID_EVENT = 8;
 
 typedef struct { int index; } Device;
-typedef struct { int next; unsigned long long watched; } EventSet;
+typedef struct { unsigned long long watched; } EventSet;
 typedef struct { char legacy[16]; unsigned domain, bus, device, pci_device, subsystem; char bus_id[32]; } Pci;
 typedef struct { unsigned long long total, free, used; } Memory;
 typedef struct { unsigned version; unsigned long long total, reserved, free, used; } Memory2;
@@ -79,7 +79,9 @@ static int text(Device *device, const char *name, char *out, unsigned size) {
 
 static int count(void) { return (int)number("count", 0); }
 
-int nvmlInitWithFlags(unsigned flags) { (void)flags; return (int)number("error.nvmlInitWithFlags", OK); }
+static int next_event; /* of the state file: sets share it, as a driver's events come once */
+
+int nvmlInitWithFlags(unsigned flags) { (void)flags; next_event = 1; return (int)number("error.nvmlInitWithFlags", OK); }
 int nvmlShutdown(void) { return OK; }
 const char *nvmlErrorString(int error) { static char words[32]; snprintf(words, 32, "fake error %d", error); return words; }
 
@@ -250,7 +252,6 @@ int nvmlDeviceGetSupportedEventTypes(Device *device, unsigned long long *out) {
 
 int nvmlEventSetCreate(EventSet **out) {
     *out = calloc(1, sizeof **out);
-    (*out)->next = 1;
     return (int)number("error.nvmlEventSetCreate", OK);
 }
 
@@ -266,10 +267,10 @@ int nvmlEventSetWait_v2(EventSet *set, Event *out, unsigned timeout_ms) {
     for (unsigned waited = 0; waited <= timeout_ms; waited += 10) {
         int error = (int)number("error.nvmlEventSetWait_v2", OK);
         if (error) return error;
-        snprintf(key, LINE, "event.%d", set->next);
+        snprintf(key, LINE, "event.%d", next_event);
         if (lookup(key, value)) {
             int index = atoi(value);
-            set->next++;
+            next_event++;
             if (!(set->watched >> index & 1)) continue;
             devices[index].index = index;
             *out = (Event){&devices[index], XID_EVENT, strtoull(strchr(value, ':') + 1, NULL, 10), 0, 0};

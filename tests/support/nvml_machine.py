@@ -74,6 +74,11 @@ class Machine:
         new.write_text("".join(f"{key}={value}\n" for key, value in self._values.items()))
         new.rename(self._state_file)
 
+    def next_event(self, event: str) -> None:
+        """Let the driver report one more event: "INDEX:XID"."""
+        number = 1 + sum(key.startswith("event.") for key in self._values)
+        self.set({f"event.{number}": event})
+
     def ask(self, method: str, *arguments: object) -> Any:
         child = self._child = self._child or self._spawn()
         assert child.stdin

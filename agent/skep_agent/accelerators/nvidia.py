@@ -30,6 +30,7 @@ _NO_DRIVER = (
     nvml.NVML_ERROR_NO_PERMISSION,
 )
 _GONE = (nvml.NVML_ERROR_GPU_IS_LOST, nvml.NVML_ERROR_NOT_FOUND)
+_BEGIN_AGAIN = (nvml.NVML_ERROR_UNINITIALIZED, nvml.NVML_ERROR_DRIVER_NOT_LOADED)
 _UNSUPPORTED = (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_FUNCTION_NOT_FOUND)
 _PROCESSES = (
     nvml.nvmlDeviceGetComputeRunningProcesses,
@@ -69,17 +70,20 @@ class NvmlProbe:
         self._sysfs = sysfs
         self._lock = threading.Lock()
         self._ready = False
-        self._seen: dict[int, Gpu] = {}  # by NVML's index, as last read
+        self._seen: dict[str, Gpu] = {}  # by UUID, as last read
         self._xids = XidWatcher()
 
     def gpus(self) -> list[Gpu]:
         if not self._initialise():
             return []
-        for index in range(ask(nvml.nvmlDeviceGetCount) or 0):
-            if gpu := self._read(index):
-                self._seen[index] = gpu
-        self._xids.start()
-        return [self._with_health(index, gpu) for index, gpu in sorted(self._seen.items())]
+        found = [gpu for index in range(self._count()) if (gpu := self._read(index))]
+        self._seen |= {gpu.uuid: gpu for gpu in found}
+        if found:
+            self._xids.watch(frozenset(gpu.uuid for gpu in found))
+        return [
+            self._with_health(gpu.index, gpu)
+            for gpu in sorted(self._seen.values(), key=lambda gpu: (gpu.index, gpu.uuid))
+        ]
 
     def topology(self) -> dict[str, dict[str, str]]:
         return _pair_levels(self._handles()) if self._initialise() else {}
@@ -153,6 +157,19 @@ class NvmlProbe:
                 return False
             self._ready = True
             return True
+
+    def _count(self) -> int:
+        """Return how many GPUs the driver lists. One that was loaded anew knows nothing of this
+        process: it is begun with again, with the next question."""
+        try:
+            return nvml.nvmlDeviceGetCount()
+        except nvml.NVMLError as error:
+            if error.value in _BEGIN_AGAIN and self._xids.pause():
+                log.warning("nvml_begins_again", error=str(error))
+                with self._lock:
+                    ask(nvml.nvmlShutdown)
+                    self._ready = False
+            return 0
 
     def _handles(self) -> dict[str, Any]:
         """Return the handles of all GPUs that still answer, by UUID, in NVML's order."""

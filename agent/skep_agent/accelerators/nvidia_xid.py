@@ -7,6 +7,7 @@ Which of them make a GPU unfit is the choice of NVIDIA's own device plugin for K
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter, deque
 from typing import Any
 
@@ -30,13 +31,15 @@ MEANING = {
 }
 WAIT_MS = 500
 RETRY_S = 5.0
+REFUSED_S = 60.0  # after which GPUs that took no registration are asked again
+PAUSE_S = 4 * WAIT_MS / 1000
 MAX_SEEN = 1000  # not taken yet
 
 log = structlog.get_logger(__name__)
 
 
 class XidWatcher:
-    """One thread, from the first `start` to `close`. A problem stays until the agent is started
+    """One thread, from the first `watch` to `close`. A problem stays until the agent is started
     anew: the GPU has to be looked at, or reset."""
 
     def __init__(self) -> None:
@@ -46,11 +49,21 @@ class XidWatcher:
         self._counts: Counter[tuple[str, int]] = Counter()
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
+        self._wanted: frozenset[str] | None = None  # UUIDs; None: leave the driver alone
+        self._idle = threading.Event()  # nothing of the driver is used
+        self._idle.set()
 
-    def start(self) -> None:
+    def watch(self, uuids: frozenset[str]) -> None:
+        """Watch the GPUs that the driver lists now, which have these UUIDs."""
+        self._wanted = uuids
         if self._thread is None and not self._ended.is_set():
             self._thread = threading.Thread(target=self._run, name="nvml-xid", daemon=True)
             self._thread.start()
+
+    def pause(self) -> bool:
+        """Leave the driver alone until `watch` is called. Returns whether that is so by now."""
+        self._wanted = None
+        return self._idle.wait(PAUSE_S)
 
     def problem(self, uuid: str) -> str:
         """ "" for a GPU that had none."""
@@ -75,32 +88,54 @@ class XidWatcher:
 
     def _run(self) -> None:
         while not self._ended.is_set():
+            self._idle.clear()
             try:
                 self._watch()
             except nvml.NVMLError as error:
                 log.warning("xid_watch_failed", error=str(error))
                 self._ended.wait(RETRY_S)
+            finally:
+                self._idle.set()
+            while self._wanted is None and not self._ended.is_set():
+                self._ended.wait(WAIT_MS / 1000)
 
     def _watch(self) -> None:
-        events = nvml.nvmlEventSetCreate()
+        """Until `pause` or `close`. GPUs that come later are registered together with the others,
+        in a new set: before the old one is freed, so that no error is missed between the two."""
+        events = None
         try:
-            watched = sum(_register(index, events) for index in range(nvml.nvmlDeviceGetCount()))
-            if not watched:
-                self._ended.wait()  # no GPU here reports its errors
-            while not self._ended.is_set():
-                self._next(events)
+            while not self._ended.is_set() and (wanted := self._wanted) is not None:
+                old, events = events, nvml.nvmlEventSetCreate()
+                try:
+                    found = [_register(i, events) for i in range(nvml.nvmlDeviceGetCount())]
+                finally:
+                    if old is not None:
+                        while self._next(old, 0):
+                            pass
+                        nvml.nvmlEventSetFree(old)
+                again_at = time.monotonic() + REFUSED_S if None in found else float("inf")
+                while self._wanted == wanted and time.monotonic() < again_at:
+                    if not any(found):  # no GPU here reports its errors
+                        self._ended.wait(WAIT_MS / 1000)
+                    else:
+                        self._next(events, WAIT_MS)
+                    if self._ended.is_set():
+                        break
         finally:
-            nvml.nvmlEventSetFree(events)
+            if events is not None:
+                nvml.nvmlEventSetFree(events)
 
-    def _next(self, events: Any) -> None:
+    def _next(self, events: Any, wait_ms: int) -> bool:
+        """Take one event. Returns whether there was one."""
         try:
-            event = nvml.nvmlEventSetWait(events, WAIT_MS)
+            event = nvml.nvmlEventSetWait(events, wait_ms)
         except nvml.NVMLError as error:
             if error.value == nvml.NVML_ERROR_TIMEOUT:
-                return
+                return False
             raise
         if event.eventType == nvml.nvmlEventTypeXidCriticalError:
             self._note(event.device, event.eventData)
+        return True
 
     def _note(self, device: Any, xid: int) -> None:
         try:
@@ -119,14 +154,14 @@ class XidWatcher:
         log.warning("gpu_xid", xid=xid, problem=text)
 
 
-def _register(index: int, events: Any) -> bool:
-    """Return False for a GPU that does not report its errors."""
+def _register(index: int, events: Any) -> bool | None:
+    """Return False for a GPU that does not report its errors, None for one that refuses now."""
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         wanted = nvml.nvmlEventTypeXidCriticalError
         if not nvml.nvmlDeviceGetSupportedEventTypes(handle) & wanted:
             return False
         nvml.nvmlDeviceRegisterEvents(handle, wanted, events)
-    except nvml.NVMLError:
-        return False
+    except nvml.NVMLError as error:
+        return False if error.value == nvml.NVML_ERROR_NOT_SUPPORTED else None
     return True
