@@ -10,6 +10,28 @@ from __future__ import annotations
 import ipaddress
 import re
 
+# --- the timing of agents, in seconds
+
+# By name: from, to. A node with a lease of less than a second is fenced by any pause; one of more
+# than a day goes on with its tasks for that long after the server has given them to others.
+TIMING_S = {
+    "lease_s": (1.0, 24 * 3600.0),
+    "heartbeat_interval_s": (0.05, 600.0),
+    "sample_interval_s": (0.05, 3600.0),
+}
+
+
+def timing_problem(lease_s: float, heartbeat_interval_s: float, sample_interval_s: float) -> str:
+    """Return why agents do not take this timing; "" where they do."""
+    values = lease_s, heartbeat_interval_s, sample_interval_s
+    for (name, (first, last)), value in zip(TIMING_S.items(), values, strict=True):
+        if not first <= value <= last:  # also for what is no number
+            return f"{name} is {value:g}, and is from {first:g} to {last:g}"
+    if heartbeat_interval_s > lease_s / 2:
+        return f"heartbeat_interval_s is {heartbeat_interval_s:g}, more than half of lease_s"
+    return ""
+
+
 # --- images
 
 # [registry[:port]/]path[:tag][@digest], each part matched in linear time.

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from skep_agent.network.rules import PRIVATE
 from skep_agent.watchdog import DEAD_WITHIN_S
-from skep_limits import is_endpoint
+from skep_limits import is_endpoint, timing_problem
 
 QUEUES = ("scheduler", "default")
 KEY_PREFIX = "skep:"  # of Celery's keys
@@ -204,6 +204,12 @@ def lease_margin_problem(margin_s: float) -> str:
         f"SKEP_LEASE_MARGIN_S is {margin_s:g}, and a node may need up to {DEAD_WITHIN_S:g} s after "
         "the end of its lease until its containers are dead: set at least 5"
     )
+
+
+def agent_timing_problem(lease_s: float, heartbeat_s: float, sample_s: float) -> str:
+    """Why agents would not take what the settings ask of them; "" where they do."""
+    problem = timing_problem(lease_s, heartbeat_s, sample_s)
+    return problem and f"SKEP_LEASE_S, SKEP_HEARTBEAT_S, SKEP_SAMPLE_S: {problem}"
 
 
 def is_loopback(host: str) -> bool:

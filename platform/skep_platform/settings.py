@@ -255,6 +255,7 @@ SKEP_OPENPAI_API = os.environ.get("SKEP_OPENPAI_API", "").removesuffix("0")
 _refuse("" if SKEP_OPENPAI_API in ("", "1", "root") else "SKEP_OPENPAI_API is 1 or root.")
 PASSWORD_RESET_TIMEOUT = 86_400
 SKEP_SAMPLE_S = float(os.environ.get("SKEP_SAMPLE_S", "5"))
+_refuse(env_settings.agent_timing_problem(SKEP_LEASE_S, SKEP_HEARTBEAT_S, SKEP_SAMPLE_S))
 SKEP_TICK_S = 2.0
 SKEP_SCHEDULING: dict[str, Any] = env_settings.scheduling()
 SKEP_MAX_SPEC_BYTES = 512 * 1024

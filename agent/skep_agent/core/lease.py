@@ -39,7 +39,7 @@ class Lease:
     def extended(self, for_s: float) -> bool:
         """The server stays away on purpose. From the last renewal, which the server knows of, not
         from now: the word may have been under way for long. Received twice, it is the same."""
-        if for_s <= 0:
+        if not for_s > 0:  # nor for what is no number
             return False
         return self.seen(self.renewed_at + self.length_s + min(for_s, float(MAX_ABSENCE_S)))
 

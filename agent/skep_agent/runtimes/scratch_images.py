@@ -10,6 +10,7 @@ reserved that was not asked for.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import subprocess
@@ -31,6 +32,8 @@ BYTES_PER_INODE = 64 * 1024
 # What stays free for the agent itself, on the disk of its state: the lesser of the two.
 RESERVE_BYTES, RESERVE_PART = 1024 * MIB, 50
 PROGRAM_S = 300.0
+CHECK_S = 1800.0  # of terabytes with many files
+FIXED = 2  # the highest code of e2fsck for a file system without errors
 LOOP_CONTROL = Path("/dev/loop-control")
 SUFFIX = ".img"
 
@@ -49,7 +52,7 @@ class ScratchImages:
     @property
     def available(self) -> bool:
         """Whether this agent can make and mount them."""
-        programs = all(shutil.which(name) for name in ("mkfs.ext4", "mount", "losetup"))
+        programs = all(shutil.which(name) for name in ("mkfs.ext4", "e2fsck", "mount", "losetup"))
         return self._folder is not None and not os.geteuid() and LOOP_CONTROL.exists() and programs
 
     def find(self, spec: AttemptSpec) -> Path | None:
@@ -104,11 +107,58 @@ class ScratchImages:
 def mount_image(image: Path, point: Path, owner: Owner) -> None:
     """Mount a file of a task's scratch, whose folder is its user's. Raises RuntimeFailure
     "create_failed"."""
+    check_image(image)
     _run("mount", "-t", "ext4", "-o", "loop,nosuid,nodev,noatime", str(image), str(point))
     with suppress(OSError):  # made by mkfs, of no use to a task
         os.rmdir(point / "lost+found")
     if os.stat(point).st_uid != owner.uid:
         os.chown(point, owner.uid, owner.gid)
+
+
+def check_image(image: Path) -> None:
+    """Mend a file system that a machine left as it crashed, unless a container uses it: replaying
+    its journal, as mounting does, is not all where the disk lost what it had taken. Raises
+    RuntimeFailure "create_failed" for one that cannot be mended."""
+    if _in_use(image):
+        return
+    with open(image, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            message = "The task's scratch is still being checked after a crash of the machine."
+            raise RuntimeFailure("create_failed", message) from None
+        _mend(image, file.fileno())
+
+
+def _mend(image: Path, lock: int) -> None:
+    # What is clean is not read. -p mends what needs no decision; -y decides, as an operator would:
+    # what lost its name is in lost+found.
+    if _checked(image, "-p", lock) <= FIXED:
+        return
+    log.warning("scratch_damaged", file=image.name)
+    if _checked(image, "-y", lock) > FIXED:
+        raise RuntimeFailure(
+            "create_failed", "The task's scratch is damaged, and e2fsck cannot mend it."
+        )
+
+
+def _checked(image: Path, how: str, lock: int) -> int:
+    """Return the exit code of e2fsck(8), which shares the lock: two at once would destroy what they
+    mend, and one may outlive the agent."""
+    command = ["e2fsck", how, str(image)]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=CHECK_S,
+            pass_fds=(lock,),
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        message = f"The task's scratch cannot be checked: {str(error)[:200]}"
+        raise RuntimeFailure("create_failed", message) from None
+    return done.returncode
 
 
 def _reserve(made: Path, size: int) -> None:

@@ -106,27 +106,29 @@ class NodeCheckRuns:
 
 def check_disk(folder: Path) -> CheckResult:
     """Write 64 MiB, have the disk store them, and read them back."""
-    path = folder / f"disk-check-{os.getpid()}"
+    for left in folder.glob("disk-check*"):  # by an agent that was killed meanwhile
+        with suppress(OSError):
+            left.unlink()
+    path = folder / "disk-check"
     blocks = [os.urandom(BLOCK) for _ in range(2)]
     written = [blocks[number % 2] for number in range(BLOCKS)]
     try:
         began = time.monotonic()
-        with path.open("wb") as file:
+        with path.open("xb+") as file:
+            # Without a name its space is free again however this process ends.
+            path.unlink()
             file.writelines(written)
             file.flush()
             os.fsync(file.fileno())
             wrote_s = time.monotonic() - began
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        began = time.monotonic()
-        with path.open("rb") as file:
+            began = time.monotonic()
+            file.seek(0)
             same = _digest(iter(lambda: file.read(BLOCK), b"")) == _digest(written)
-        read_s = time.monotonic() - began
+            read_s = time.monotonic() - began
     except OSError as error:
         message = f"The disk of {folder} cannot be used: {error.strerror}."
         return CheckResult(name="disk", passed=False, message=message)
-    finally:
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
     size_mb = BLOCK * BLOCKS / 1e6
     numbers = {"write_mb_s": round(size_mb / max(wrote_s, 1e-6), 1)}
     numbers["read_mb_s"] = round(size_mb / max(read_s, 1e-6), 1)

@@ -55,6 +55,7 @@ from skep_agent.shell.inbox import (
 from skep_agent.shell.lease_guard import LeaseGuard
 from skep_agent.shell.tasks import first_of
 from skep_agent.statedir import Identity
+from skep_limits import timing_problem
 
 AGENT_PATH = "/ws/agent"
 FIRST_PAUSE_S = 0.5
@@ -78,6 +79,10 @@ class FatalClose(Exception):
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(f"the server closed the connection for good: {code} {reason}")
         self.code = code
+
+
+class WelcomeRefused(Exception):
+    """The server wants a timing that no agent takes."""
 
 
 class ServerLeaves(Exception):
@@ -200,6 +205,8 @@ class Link:
                 await self._run(socket)
         except ConnectionClosed as closed:
             self._after_close(closed)
+        except WelcomeRefused as refused:
+            log.error("welcome_refused", problem=str(refused))
         except (OSError, WebSocketException, TimeoutError, Silence, ServerLeaves) as error:
             log.warning("connection_lost", problem=str(error) or type(error).__name__)
         finally:
@@ -233,6 +240,9 @@ class Link:
         sent_at = self._clock.moment().mono
         await socket.send(hello.model_dump_json())
         welcome = await _receive_welcome(socket)
+        timing = welcome.lease_s, welcome.heartbeat_interval_s, welcome.sample_interval_s
+        if problem := timing_problem(*timing):
+            raise WelcomeRefused(problem)
         self._welcomed = True
         self._learn_gateway(welcome)
         now = self._clock.moment().mono

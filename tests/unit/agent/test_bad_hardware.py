@@ -138,3 +138,24 @@ async def test_an_agent_that_starts_while_the_driver_hangs_knows_its_gpus_and_wa
         await server.until(lambda: len(node.hellos) == 3)
         answers.set()
         await server.until(lambda: health() == [("GPU-1", True)])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("lease_s", 1e9), ("heartbeat_interval_s", 0.0), ("sample_interval_s", float("inf"))],
+)
+async def test_a_timing_that_makes_no_sense_is_refused_and_tasks_go_on(
+    server: FakeControlPlane, tmp_path: Path, field: str, value: float
+) -> None:
+    config, node = config_for(tmp_path / "n1", server.url), server.node()
+    async with AgentProcess(config).running():
+        await server.desire(spec("a1", command="mock run_for=3600"))
+        await server.until(lambda: "running" in node.phases("a1"))
+        before, right = len(node.hellos), getattr(server, field)
+        setattr(server, field, value)
+        await server.drop()
+        await server.until(lambda: len(node.hellos) >= before + 2)  # it comes again
+        setattr(server, field, right)
+        beats = node.heartbeats
+        await server.until(lambda: node.heartbeats > beats)
+        assert node.phases("a1")[-1] == "running"

@@ -25,6 +25,7 @@ def python(text: str) -> list[str]:
 
 
 def test_a_disk_that_keeps_what_is_written_passes_with_its_speed(tmp_path: Path) -> None:
+    (tmp_path / "disk-check-4711").write_text("of an agent that was killed")
     found = checks.check_disk(tmp_path)
     assert found.passed
     assert found.numbers.keys() == {"write_mb_s", "read_mb_s"}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import stat
+import subprocess
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -115,3 +117,25 @@ async def test_agent_goes_on_when_its_disk_fails_while_scratch_is_tidied(tmp_pat
     broken: Any = Broken()
     await scratch.tidy(broken, identity)
     assert broken.asked == 1
+
+
+@needs_mkfs
+def test_a_file_system_that_a_crash_damaged_is_mended_before_it_is_mounted(tmp_path: Path):
+    image = ScratchImages(tmp_path, NODE).make(spec(32))
+    scratch_images.check_image(image)
+    whole = image.read_bytes()
+    # The bitmaps and the inode table, as of writes that the disk took and lost.
+    for request in ("clri <11>", "set_inode_field / links_count 9", "ssv state 2"):
+        subprocess.run(["debugfs", "-w", "-R", request, image], check=True, capture_output=True)
+    damaged = subprocess.run(["e2fsck", "-n", "-f", image], capture_output=True)
+    assert damaged.returncode == 4
+    scratch_images.check_image(image)
+    assert subprocess.run(["e2fsck", "-n", "-f", image], capture_output=True).returncode == 0
+    with image.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(RuntimeFailure, match="still being checked"):
+            scratch_images.check_image(image)
+    image.write_bytes(b"no file system".ljust(len(whole), b"\0"))
+    with pytest.raises(RuntimeFailure, match="cannot mend") as caught:
+        scratch_images.check_image(image)
+    assert caught.value.code == "create_failed"

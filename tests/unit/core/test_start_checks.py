@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from skep_platform.core.cache import JsonSerializer
 from skep_platform.core.serving import behind_proxies, client_address, own_origin
 from skep_platform.env_settings import (
+    agent_timing_problem,
     is_loopback,
     lease_margin_problem,
     proxy_list,
@@ -205,3 +206,24 @@ def test_finding_c1_the_server_waits_for_what_the_watchdog_of_a_node_guarantees(
     margin_s: float, refused: bool
 ) -> None:
     assert bool(lease_margin_problem(margin_s)) == refused
+
+
+@pytest.mark.parametrize(
+    ("timing", "words"),
+    [
+        ((30.0, 5.0, 5.0), ""),
+        ((1.0, 0.2, 0.1), ""),
+        ((1e9, 5.0, 5.0), "lease_s is 1e+09"),
+        ((0.0, 5.0, 5.0), "lease_s"),
+        ((float("nan"), 5.0, 5.0), "lease_s is nan"),
+        ((30.0, 0.0, 5.0), "heartbeat_interval_s"),
+        ((30.0, 20.0, 5.0), "more than half of lease_s"),
+        ((30.0, 5.0, float("inf")), "sample_interval_s"),
+    ],
+)
+def test_a_timing_that_no_agent_takes_is_refused_at_the_start(
+    timing: tuple[float, float, float], words: str
+) -> None:
+    problem = agent_timing_problem(*timing)
+    assert words in problem
+    assert bool(problem) == bool(words)
