@@ -63,7 +63,6 @@ from skep_agent.runtimes.storages import StorageMounts, bind_sources
 
 # Engine calls at a time where all containers are asked.
 PARALLEL = 8
-WARNINGS_S = 5.0
 _KILLED = 128 + 9
 _STATUS = {"created": "created", "exited": "exited", "dead": "exited", "removing": "exited"}
 _NEVER = "0001-01-01T"  # of Go's zero time
@@ -143,10 +142,7 @@ class DockerRuntime:
         return {name: version for name, version in found.items() if version}
 
     async def warnings(self) -> builtins.list[NodeWarning]:
-        with suppress(RuntimeFailure, TimeoutError):
-            async with asyncio.timeout(WARNINGS_S):
-                await self._live_restore.look()
-        return [docker_node.LIVE_RESTORE_OFF] if self._live_restore.is_off else []
+        return [*await self._live_restore.warnings(), *self._disk.warnings()]
 
     @property
     def gang_network(self) -> bool:

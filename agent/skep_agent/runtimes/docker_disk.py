@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 import structlog
 
 from skep_agent.containers import RuntimeFailure
+from skep_agent.inventory import NodeWarning
 from skep_agent.isolation.create import NodeFacts, scratch_labels, scratch_volume
 from skep_agent.protocol import SCRATCH_DIR, AttemptSpec
 from skep_agent.runtimes.docker_engine import Engine, EngineError
@@ -36,7 +38,18 @@ DUTY = 0.05
 BLIND_MEASURE_S = 60.0  # through the engine
 # So much less space on the disk makes all measurements due: a task writes fast.
 URGENT_BYTES = 1024 * MIB
-DU_TIMEOUT_S = 120.0
+MOST_PAUSE_S = 1800.0
+# A measurement that takes longer goes on beside the others, so many at a time: of millions of files
+# on a slow disk it takes its time, and what it finds counts all the same.
+SLOW_S, SLOW_MOST = 120.0, 4
+DU_TIMEOUT_S = 6 * 3600.0
+JUDGE_S = 15.0  # of an agent that starts, whose lease goes on running out
+KILLED_S = 5.0  # a disk that hangs holds a process that was killed, too
+SLOW = NodeWarning(
+    code="disk_measured_slowly",
+    message="What tasks keep on the disk takes minutes to measure, so limits hold late.",
+    action="See whether the disk is broken, or has millions of files of a task.",
+)
 
 log = structlog.get_logger(__name__)
 
@@ -90,6 +103,11 @@ class DiskWatch:
         self._excess: dict[str, Excess] = {}
         self._judged: set[str] = set()
         self._task: asyncio.Task[None] | None = None
+        self._looks: dict[str, asyncio.Task[None]] = {}  # under way, by container
+        self._slow: set[str] = set()  # containers with a look that takes long
+
+    def warnings(self) -> list[NodeWarning]:
+        return [SLOW] if self._slow else []
 
     def watch(self, container: dict[str, Any], root: str, more: Watched) -> None:
         """Watch a running container, as the engine describes it, until `forget`."""
@@ -113,7 +131,10 @@ class DiskWatch:
         watched = _of(container, root, more)
         if watched is not None and container["Id"] not in self._judged:
             self._judged.add(container["Id"])
-            use = await self._measure(watched)
+            use = None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(JUDGE_S):
+                    use = await self._measure(watched)
             if use is not None and (excess := judgement(watched.disk_mb, watched.log_bytes, use)):
                 self._excess[container["Id"]] = excess
 
@@ -123,20 +144,39 @@ class DiskWatch:
         self._judged.discard(container_id)
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        tasks = [*([self._task] if self._task else []), *self._looks.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            # One after the other: the disk has other work.
+            # One after the other, but for slow ones: the disk has other work.
             for watched in list(self._watched.values()):
-                if self._is_due(watched) and watched.container_id in self._watched:
-                    try:
-                        await self._look(watched)
-                    except Exception:
-                        log.exception("disk_measurement_broke", container_id=watched.container_id)
+                container_id = watched.container_id
+                if container_id in self._looks or container_id not in self._watched:
+                    continue
+                if not self._is_due(watched):
+                    continue
+                look = asyncio.create_task(self._look_quietly(watched))
+                self._looks[container_id] = look
+                await asyncio.wait({look}, timeout=SLOW_S)
+                if not look.done():
+                    log.warning("disk_measured_slowly", container_id=container_id)
+                    self._slow.add(container_id)
+                    while len(self._slow) >= SLOW_MOST:
+                        slow = [self._looks[one] for one in self._slow]
+                        await asyncio.wait(slow, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _look_quietly(self, watched: _Watched) -> None:
+        try:
+            await self._look(watched)
+        except Exception:
+            log.exception("disk_measurement_broke", container_id=watched.container_id)
+        finally:
+            self._slow.discard(watched.container_id)
+            self._looks.pop(watched.container_id, None)
 
     def _is_due(self, watched: _Watched) -> bool:
         now = asyncio.get_running_loop().time()
@@ -152,7 +192,7 @@ class DiskWatch:
         use = await self._measure(watched)
         watched.free = _free(self._root)
         pause = MEASURE_S if watched.layer else BLIND_MEASURE_S
-        watched.due_at = clock() + max(pause, (clock() - begun) / DUTY)
+        watched.due_at = clock() + max(pause, min((clock() - begun) / DUTY, MOST_PAUSE_S))
         if use is None:
             return
         excess = judgement(watched.disk_mb, watched.log_bytes, use)
@@ -246,7 +286,9 @@ async def du(*folders: str, inodes: bool = False) -> int | None:
     finally:
         if process.returncode is None:
             process.kill()
-            await process.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(KILLED_S):
+                    await process.wait()
     total = output.rsplit(b"\n", 2)[-2].split(b"\t")[0] if b"\n" in output else b""
     return int(total) if total.isdigit() else None
 

@@ -9,13 +9,14 @@ import re
 import socket
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from skep_agent.containers import RuntimeFailure
 from skep_agent.inventory import NodeWarning
-from skep_agent.runtimes.docker_engine import Engine
+from skep_agent.runtimes.docker_engine import Engine, EngineError
 
 FULL_BYTES = 64 * 1024 * 1024  # less space than this counts as none
 
@@ -23,7 +24,7 @@ _ANY = ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::"))  # noqa: S104
 # Newer and older names of its command line.
 TOOLKIT_COMMANDS = (("nvidia-ctk", "--version"), ("nvidia-container-cli", "--version"))
 TOOLKIT_TIMEOUT_S = 10.0
-LIVE_RESTORE_EVERY_S = 300.0
+LIVE_RESTORE_S, LIVE_RESTORE_EVERY_S = 5.0, 300.0
 LIVE_RESTORE_OFF = NodeWarning(
     code="live_restore_off",
     message="A restart of the engine, as for an update of its package, ends all tasks.",
@@ -106,14 +107,17 @@ class LiveRestore:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._due_at = 0.0  # on the monotonic clock
-        self.is_off = False  # also where an engine does not say
+        self._is_off = False  # also where an engine does not say
 
-    async def look(self) -> None:
-        """Ask the engine where that is due. Raises RuntimeFailure."""
+    async def warnings(self) -> list[NodeWarning]:
+        """Ask the engine where that is due; while it does not answer, what it said last counts."""
         if time.monotonic() >= self._due_at:
-            info = await self._engine.call(lambda api: api.info())
-            self.is_off = info.get("LiveRestoreEnabled") is False
-            self._due_at = time.monotonic() + LIVE_RESTORE_EVERY_S
+            with suppress(EngineError, RuntimeFailure, TimeoutError):
+                async with asyncio.timeout(LIVE_RESTORE_S):
+                    info = await self._engine.call(lambda api: api.info())
+                self._is_off = info.get("LiveRestoreEnabled") is False
+                self._due_at = time.monotonic() + LIVE_RESTORE_EVERY_S
+        return [LIVE_RESTORE_OFF] if self._is_off else []
 
 
 async def toolkit_version() -> str:
