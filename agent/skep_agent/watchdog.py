@@ -49,7 +49,7 @@ _LEASE_AT, _BEAT_AT, _PID_AT, _LEAVE_AT, _VERSION_AT, _AGENT_AT = 8, 24, 32, 40,
 _IDS_AT = 4096
 _SLOTS, _ID_BYTES = 8192, 64
 _STATES_AT = _IDS_AT + _SLOTS * _ID_BYTES  # one byte for each slot
-_FILE_BYTES = _STATES_AT + _SLOTS
+FILE_BYTES = _STATES_AT + _SLOTS
 # A container that is named; whose start the engine has not answered; that must not run at all.
 _NAMED, _STARTING, _CONDEMNED = 1, 2, 3
 _CONTAINER_ID = re.compile(rb"[0-9a-f]{64}")
@@ -83,9 +83,9 @@ class SharedPage:
 
     def __init__(self, file: int) -> None:
         """`file` is open for reading and writing, and empty or of this layout (MAGIC)."""
-        if os.fstat(file).st_size < _FILE_BYTES:
-            os.ftruncate(file, _FILE_BYTES)
-        self._page = mmap.mmap(file, _FILE_BYTES)
+        if os.fstat(file).st_size < FILE_BYTES:
+            os.ftruncate(file, FILE_BYTES)
+        self._page = mmap.mmap(file, FILE_BYTES)
         self._page[: len(MAGIC)] = MAGIC
         self._slots: dict[str, int] = {}
 

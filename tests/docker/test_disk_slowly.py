@@ -49,7 +49,7 @@ async def test_a_measurement_that_takes_long_counts_when_it_ends_and_holds_up_no
     slow = await start(runtime, make_spec(busybox, fill, disk_mb=20))
     hold.write_text(docker_engine.containers.get(slow).attrs["GraphDriver"]["Data"]["UpperDir"])
     end = asyncio.ensure_future(runtime.wait(slow))
-    while not await warns(runtime):
+    while not await warns(runtime):  # noqa: ASYNC110 nothing gives notice
         await asyncio.sleep(0.05)
     other = await start(runtime, make_spec(busybox, fill, disk_mb=20))
     async with asyncio.timeout(120):
@@ -57,5 +57,5 @@ async def test_a_measurement_that_takes_long_counts_when_it_ends_and_holds_up_no
         assert not end.done()
         hold.write_text("")
         assert (await end).error_code == "disk_quota_exceeded"
-        while await warns(runtime):
+        while await warns(runtime):  # noqa: ASYNC110
             await asyncio.sleep(0.05)

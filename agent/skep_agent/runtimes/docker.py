@@ -212,6 +212,8 @@ class DockerRuntime:
                 break
             except EngineError as error:
                 if not (restored := not restored and await self._networks.restore(found, error)):
+                    if await self._not_started(container_id) is None:
+                        break  # whatever the engine said of its start
                     raise _start_failure(error) from None
             except RuntimeFailure as failure:
                 log.warning("start_unanswered", container_id=container_id, problem=failure.message)
@@ -302,8 +304,10 @@ class DockerRuntime:
         made = await self._storages.made()
         found = await self._engine.call(lambda api: api.containers(all=True, filters=filters))
         created = [summary for summary in found if summary["State"] == "created"]
-        await self._storages.tidy(made, {s for one in created for s in bind_sources(one)})
-        await self._objects.tidy({key for one in found if (key := key_of(one["Labels"]))})
+        needed = {source for one in created for source in bind_sources(one)}
+        with suppress(OSError):  # a disk that fails: what runs is to be known all the same
+            await self._storages.tidy(made, needed)
+            await self._objects.tidy({key for one in found if (key := key_of(one["Labels"]))})
         limit = asyncio.Semaphore(PARALLEL)
 
         async def describe(summary: dict[str, Any]) -> Container | None:

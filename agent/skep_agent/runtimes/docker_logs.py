@@ -29,6 +29,8 @@ from skep_agent.runtimes.docker_engine import Engine
 from skep_agent.runtimes.file_watches import FileWatches
 from skep_agent.runtimes.local_log import LocalFile, Run
 
+# Of the log of a dead container, in a row and without a new byte, until what was read is all.
+BROKEN_READS = 30
 READ_BYTES = 256 * 1024
 _FILE = "local-logs/container.log"  # in a container's folder
 RECONNECT_S = 0.5
@@ -101,6 +103,7 @@ async def _follow_engine(
     reading: _Log, is_running: Callable[[], Awaitable[bool]]
 ) -> AsyncGenerator[LogPiece]:
     dead = False  # already before the pass
+    broken, given = 0, reading.given  # answers in a row that broke and brought nothing new
     while True:
         try:
             async with aclosing(reading.read()) as pieces:
@@ -111,7 +114,14 @@ async def _follow_engine(
             if dead or (not await is_running() and await reading.is_whole()):
                 return
             dead = not await is_running()
-        except (BrokenStream, OSError, asyncio.IncompleteReadError):
+        except BrokenStream as error:
+            broken, given = broken + 1 if reading.given == given else 1, reading.given
+            if broken >= BROKEN_READS and await _is_known_dead(is_running):
+                # A disk damaged its file. Without an end the attempt would never be over.
+                log.warning("log_damaged", container_id=reading.container_id, problem=str(error))
+                return
+            await asyncio.sleep(RECONNECT_S)
+        except (OSError, asyncio.IncompleteReadError):
             await asyncio.sleep(RECONNECT_S)
         except RuntimeFailure as failure:
             if failure.code != "engine_down":
@@ -119,14 +129,30 @@ async def _follow_engine(
             await asyncio.sleep(RECONNECT_S)
 
 
+async def _is_known_dead(is_running: Callable[[], Awaitable[bool]]) -> bool:
+    """Return whether an engine that answers says so."""
+    try:
+        return not await is_running()
+    except RuntimeFailure as failure:
+        if failure.code != "engine_down":
+            raise
+        return False
+
+
 class _Log:
     """Reads the log again and again from its start, and gives each byte once."""
 
     def __init__(self, engine: Engine, container_id: str) -> None:
         self._engine = engine
+        self.container_id = container_id
         self._path = f"/containers/{container_id}/logs?stdout=1&stderr=1&timestamps=1"
         self._given: dict[Stream, int] = {"stdout": 0, "stderr": 0}
         self._last: _Last | None = None
+
+    @property
+    def given(self) -> int:
+        """Return how many bytes were given."""
+        return sum(self._given.values())
 
     async def read(self) -> AsyncGenerator[LogPiece]:
         """Read what the engine sends of it."""
@@ -194,7 +220,7 @@ class _Log:
                     raise BrokenStream("closed in the middle")
                 chunked += data
                 end = _take_chunks(chunked, framed)
-                if records := _take_records(framed):
+                while records := _take_records(framed):
                     yield records
         finally:
             writer.close()
@@ -324,7 +350,8 @@ def _take_chunks(chunked: bytearray, framed: bytearray) -> bool:
 
 
 def _take_records(framed: bytearray) -> list[Record]:
-    """Move all whole records of the engine's multiplexed stream."""
+    """Move all whole records of the engine's multiplexed stream, up to an error of the engine's:
+    that is raised as BrokenStream once it is the first."""
     records: list[Record] = []
     start = 0
     while len(framed) >= start + 8:
@@ -333,6 +360,8 @@ def _take_records(framed: bytearray) -> list[Record]:
         if len(framed) < end:
             break
         if kind not in _STREAMS:  # the engine's own error, in the place of a record
+            if records:
+                break
             raise BrokenStream(bytes(framed[start + 8 : end]).decode(errors="replace"))
         records.append((_STREAMS[kind], bytes(framed[start + 8 : end])))
         start = end

@@ -243,6 +243,8 @@ class Agent:
                 return await self._runtime.list()
             except RuntimeFailure as failure:
                 log.error("engine_down", problem=failure.message)
+            except Exception:  # an answer that makes no sense: ending would end the tasks, too
+                log.exception("containers_not_seen")
             await asyncio.sleep(ENGINE_PAUSE_S)
 
     async def _pulse(self) -> None:

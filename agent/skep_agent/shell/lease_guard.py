@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -23,7 +24,7 @@ import structlog
 
 from skep_agent import watchdog
 from skep_agent.containers import RuntimeFailure
-from skep_agent.watchdog import MAGIC, SharedPage
+from skep_agent.watchdog import FILE_BYTES, MAGIC, SharedPage
 
 LOOK_S = 0.5  # between two looks at the watchdog
 # A watchdog that wrote no beat for so long is dead or stopped, and is replaced.
@@ -261,17 +262,39 @@ def _open_page(state: Path) -> tuple[Path, int]:
     seen = os.fstat(file)
     # Anybody may make files there.
     ours = stat.S_ISREG(seen.st_mode) and seen.st_uid == os.geteuid() and not seen.st_mode & 0o077
-    if ours and os.pread(file, len(MAGIC), 0) in (b"", MAGIC):
-        return path, file
+    try:
+        if ours and os.pread(file, len(MAGIC), 0) not in (b"", MAGIC):
+            # Of another version, whose watchdog leaves when it sees the new one.
+            os.close(file)
+            path.unlink(missing_ok=True)
+            file = os.open(path, flags | os.O_EXCL, 0o600)
+        if ours:
+            if os.fstat(file).st_size < FILE_BYTES:
+                # Now: a page that finds no memory when it is written to kills whoever writes.
+                os.posix_fallocate(file, 0, FILE_BYTES)
+            _retire_page_on_disk(state)
+            return path, file
+    except OSError as error:
+        log.warning("watchdog_page_on_disk", problem=f"{path}: {error.strerror}")
     os.close(file)
-    if ours:  # of another version, whose watchdog leaves when it sees the new one
-        path.unlink(missing_ok=True)
-        return path, os.open(path, flags | os.O_EXCL, 0o600)
     return _open_page_on_disk(state)
+
+
+def _retire_page_on_disk(state: Path) -> None:
+    """Have the watchdog of an agent that found no memory leave: its lease is not renewed."""
+    path = state / "watchdog-page"
+    with suppress(OSError):
+        if path.exists() and path.stat().st_size:
+            # It leaves where it finds another file, and not where it finds none.
+            other = path.with_suffix(".new")
+            other.touch(0o600)
+            other.replace(path)
 
 
 def _open_page_on_disk(state: Path) -> tuple[Path, int]:
     """Always anew: it may be of another boot of the machine, by whose clock leases are counted."""
     path = state / "watchdog-page"
     path.unlink(missing_ok=True)
-    return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    os.posix_fallocate(file, 0, FILE_BYTES)
+    return path, file
