@@ -66,10 +66,7 @@ def submit(text: str, client_token: str = "", *, ignore_storage: bool = False) -
     """Submit a job file. A submit that is repeated with the same `client_token` returns the same
     job; a token is generated when none is given, so that our own retries are safe.
     `ignore_storage` accepts a job whose storages are not mounted."""
-    headers = {
-        "Content-Type": "application/yaml",
-        "Idempotency-Key": client_token or uuid.uuid4().hex,
-    }
+    headers = {"Content-Type": "application/yaml"} | _key(client_token)
     params = {"ignore_storage": "true"} if ignore_storage else {}
     content = text.encode()
     return Call("POST", "jobs", models.Job, params=params, content=content, headers=headers)
@@ -102,9 +99,14 @@ def sweep(
 
 
 def _batch(body: Mapping[str, Any], client_token: str) -> Call[models.BatchResults]:
-    headers = {"Idempotency-Key": client_token or uuid.uuid4().hex}
-    kind = models.BatchResults
-    return Call("POST", "jobs/batch", kind, json=dict(body), headers=headers, timeout_s=UPLOAD_S)
+    return Call(
+        "POST",
+        "jobs/batch",
+        models.BatchResults,
+        json=dict(body),
+        headers=_key(client_token),
+        timeout_s=UPLOAD_S,
+    )
 
 
 def logout() -> Call[None]:
@@ -195,17 +197,29 @@ def archived_job(job_id: str) -> Call[models.ArchivedJob]:
 
 
 def run_again(
-    job_id: str, name: str = "", memory_mb: int = 0, elsewhere: bool = False
+    job_id: str,
+    name: str = "",
+    memory_mb: int = 0,
+    elsewhere: bool = False,
+    client_token: str = "",
 ) -> Call[models.Job]:
-    """Submit a job of yours again, with more memory or on other nodes."""
+    """Submit a job of yours again, with more memory or on other nodes. `client_token`: as of
+    `submit`."""
     body = given({"name": name, "memory_mb": memory_mb}) | {"elsewhere": elsewhere}
-    return Call("POST", f"jobs/{job_id}/run-again", models.Job, json=body, repeatable=False)
+    path = f"jobs/{job_id}/run-again"
+    return Call("POST", path, models.Job, json=body, headers=_key(client_token))
 
 
-def clone(job_id: str, name: str = "") -> Call[models.Job]:
-    """Submit a job of yours again, with its secrets and working files."""
+def clone(job_id: str, name: str = "", client_token: str = "") -> Call[models.Job]:
+    """Submit a job of yours again, with its secrets and working files. `client_token`: as of
+    `submit`."""
     body = {"name": name} if name else {}
-    return Call("POST", f"jobs/{job_id}/clone", models.Job, json=body, repeatable=False)
+    return Call("POST", f"jobs/{job_id}/clone", models.Job, json=body, headers=_key(client_token))
+
+
+def _key(client_token: str) -> dict[str, str]:
+    """Return the header by which a request that is repeated makes no second job."""
+    return {"Idempotency-Key": client_token or uuid.uuid4().hex}
 
 
 def set_tags(job_id: str, tags: Sequence[str]) -> Call[models.Job]:

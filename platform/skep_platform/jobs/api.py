@@ -73,6 +73,12 @@ ASKED = (
 TEXT = ("application/yaml", "text/yaml", "text/plain")
 JOB_FILE = {**dict.fromkeys(TEXT, OpenApiTypes.STR), "application/json": OpenApiTypes.OBJECT}
 JOB_FILE_PARSERS = yaml_parsers("A job file", settings.SKEP_MAX_SPEC_BYTES, "spec_too_large")
+IDEMPOTENCY_KEY = OpenApiParameter(
+    "Idempotency-Key",
+    str,
+    OpenApiParameter.HEADER,
+    description="A submit repeated with the same key answers with the same job.",
+)
 LIST_PARAMETERS = [
     *filters.FILTERS,
     OpenApiParameter("ordering", str, description=f"Of {', '.join(ORDERINGS)}; '-' descends."),
@@ -109,12 +115,7 @@ class JobsView(APIView):
         operation_id="submit_job",
         request=JOB_FILE,
         parameters=[
-            OpenApiParameter(
-                "Idempotency-Key",
-                str,
-                OpenApiParameter.HEADER,
-                description="A submit repeated with the same key answers with the same job.",
-            ),
+            IDEMPOTENCY_KEY,
             OpenApiParameter(
                 "ignore_storage",
                 bool,
@@ -130,10 +131,16 @@ class JobsView(APIView):
         job = services.submit(
             current_user.user(request),
             body_text(request),
-            client_token=request.headers.get("Idempotency-Key", ""),
+            client_token=idempotency_key(request),
             ignore_storage=request.query_params.get("ignore_storage", "").lower() in filters.TRUE,
         )
         return Response(detail(request, job), status=201)
+
+
+def idempotency_key(request: Request) -> str:
+    """Return the key of a request that may be repeated, or an empty string."""
+    key: str = request.headers.get("Idempotency-Key", "")
+    return key
 
 
 class CountView(APIView):

@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 from skep_platform.accounts import current_user
 from skep_platform.accounts.models import Scope
 from skep_platform.core.api import Body, validated
-from skep_platform.jobs.api import TAGS
+from skep_platform.jobs.api import TAGS, idempotency_key
 from skep_platform.jobs.submission import batch
 
 MAX_NAME = 240  # and a number behind it
@@ -109,7 +109,7 @@ class BatchView(APIView):
         found = batch.submit_all(
             user,
             files,
-            client_token=request.headers.get("Idempotency-Key", ""),
+            client_token=idempotency_key(request),
             ignore_storage=asked["ignore_storage"],
         )
         results = [asdict(one) for one in found]

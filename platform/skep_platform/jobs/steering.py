@@ -29,7 +29,7 @@ from skep_platform.jobs.lifecycle.failures import avoiding
 from skep_platform.jobs.lifecycle.stopping import audited, lock_found
 from skep_platform.jobs.models import Job, JobAttempt, TaskAttempt, TaskRole
 from skep_platform.jobs.states import JOB, JobState
-from skep_platform.jobs.submission.cloning import clone_of, own
+from skep_platform.jobs.submission.cloning import clone_of, own, request
 
 AVOID_S = 24 * 3600.0  # so long a job avoids the nodes that its owner sent it away from
 MOST_NODES = 64  # that a job is run again without
@@ -146,11 +146,21 @@ def move(user: User, job_id: UUID, node: str) -> Job:
 
 
 def run_again(
-    user: User, job_id: UUID, *, name: str = "", memory_mb: int | None = None, elsewhere: bool
+    user: User,
+    job_id: UUID,
+    *,
+    name: str = "",
+    memory_mb: int | None = None,
+    elsewhere: bool,
+    client_token: str = "",
 ) -> Job:
     """Submit a job of one's own again, with its secrets and working files: with this memory for
     each task of the role that ran out of it, and not on the nodes where it failed (`elsewhere`).
-    Raises NotFound, Forbidden `may_not_clone`, and what `submit` raises."""
+    A request that is repeated with the same `client_token` returns the same job. Raises NotFound,
+    Forbidden `may_not_clone`, and what `submit` raises."""
+    asked = request(client_token, "run-again", job_id, name, memory_mb, elsewhere)
+    if known := asked.answered(user):
+        return known
     source = own(user, job_id)
     changes: list[tuple[Path, int]] = []
     if memory_mb is not None:
@@ -160,7 +170,7 @@ def run_again(
             (("taskRoles", role, "resourcePerInstance", "memoryMB"), memory_mb) for role in names
         ]
     avoid = avoiding({}, _left(source), timezone.now(), AVOID_S) if elsewhere else {}
-    return clone_of(user, source, name, changes=changes, avoid_nodes=avoid)
+    return clone_of(user, source, name, asked, changes=changes, avoid_nodes=avoid)
 
 
 def _left(source: Job) -> Sequence[str]:

@@ -14,7 +14,7 @@ from skep_platform.accounts import current_user
 from skep_platform.accounts.models import Scope
 from skep_platform.core.api import Body, validated
 from skep_platform.jobs import services
-from skep_platform.jobs.api import TAGS, detail
+from skep_platform.jobs.api import IDEMPOTENCY_KEY, TAGS, detail, idempotency_key
 from skep_platform.jobs.serializers import JobSerializer
 
 MAX_MEMORY_MB = 2**31 - 1
@@ -85,11 +85,13 @@ class RunAgainView(APIView):
         operation_id="run_job_again",
         request=RunAgainSerializer,
         responses={201: JobSerializer},
+        parameters=[IDEMPOTENCY_KEY],
         tags=TAGS,
     )
     def post(self, request: Request, id: UUID) -> Response:
         """Submit your own job again, with its secrets and working files: with more memory, or on
         other nodes."""
         asked = validated(RunAgainSerializer, request)
-        job = services.run_again(current_user.user(request), id, **asked)
+        token = idempotency_key(request)
+        job = services.run_again(current_user.user(request), id, **asked, client_token=token)
         return Response(detail(request, job), status=201)

@@ -19,7 +19,7 @@ from skep_platform.accounts.models import Scope
 from skep_platform.core.api import Body, validated
 from skep_platform.core.parsers import body_text
 from skep_platform.jobs import services
-from skep_platform.jobs.api import JOB_FILE_PARSERS, TAGS, detail
+from skep_platform.jobs.api import IDEMPOTENCY_KEY, JOB_FILE_PARSERS, TAGS, detail, idempotency_key
 from skep_platform.jobs.filters import one_of
 from skep_platform.jobs.serializers import JobSerializer
 from skep_platform.jobs.submission.bounds import MAX_TAGS
@@ -76,12 +76,16 @@ class CloneView(APIView):
         operation_id="clone_job",
         request=CloneSerializer,
         responses={201: JobSerializer},
+        parameters=[IDEMPOTENCY_KEY],
         tags=TAGS,
     )
     def post(self, request: Request, id: UUID) -> Response:
         """Submit your own job again, with its secrets and working files."""
         asked = validated(CloneSerializer, request)
-        job = services.clone(current_user.user(request), id, asked.get("name", ""))
+        token = idempotency_key(request)
+        job = services.clone(
+            current_user.user(request), id, asked.get("name", ""), client_token=token
+        )
         return Response(detail(request, job), status=201)
 
 

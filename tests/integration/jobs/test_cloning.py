@@ -73,6 +73,34 @@ def test_a_clone_may_be_given_a_name_but_not_a_taken_one(alice, vc):
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_job")
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("clone", {}), ("run-again", {"elsewhere": True})],
+    ids=["clone", "run again"],
+)
+def test_an_idempotency_key_makes_a_clone_repeatable(alice, vc, path, body):
+    source, api = submit(alice, vc, name="mine"), Api(alice)
+
+    def ask(key: str, **changes: object):
+        return api.post(f"/jobs/{source.pk}/{path}", body | changes, HTTP_IDEMPOTENCY_KEY=key)
+
+    answers = [ask("k1") for _ in range(3)]
+    assert [(one.status_code, one.json()["name"]) for one in answers] == [(201, "mine-2")] * 3
+    assert Job.objects.count() == 2
+    refused = ask("k1", name="other")
+    assert (refused.status_code, refused.json()["code"]) == (409, "client_token_reused")
+    assert ask("x" * 65).json()["code"] == "client_token_invalid"
+    assert ask("k2").json()["name"] == "mine-3"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_clone_that_is_sent_twice_at_once_is_one_job(alice, vc):
+    source = submit(alice, vc, name="mine")
+    ends = at_once(*[lambda: services.clone(alice, source.pk, client_token="k1").pk] * 4)
+    assert len(set(ends)) == 1
+    assert Job.objects.count() == 2
+
+
 def test_only_the_owner_gets_secrets_by_a_clone(alice, vc, archive):
     source = services.submit(alice, json.dumps(secret_job(vc)))
     answer = Api(make_user("root", admin=True)).post(f"/jobs/{source.pk}/clone", {})

@@ -96,6 +96,15 @@ def test_every_repetition_of_a_submit_has_the_same_idempotency_key():
     assert first == second != ""
 
 
+@pytest.mark.parametrize("method", ["clone", "run_again"])
+def test_a_clone_is_repeated_with_the_same_key(method):
+    server = Server(httpx.ReadError("gone"), refusal(400))
+    with pytest.raises(SkepError):
+        getattr(skep(server), method)("0" * 32)
+    first, second = (request.headers["Idempotency-Key"] for request in server.asked)
+    assert first == second != ""
+
+
 def test_two_submits_have_two_keys_unless_the_caller_says_otherwise():
     assert (
         calls.submit("a").headers["Idempotency-Key"] != calls.submit("a").headers["Idempotency-Key"]

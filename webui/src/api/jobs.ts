@@ -177,8 +177,12 @@ export function move(id: string, node: string) {
 }
 
 /** The same job once more, with more memory or on other nodes. */
-export function runAgain(id: string, changes: { memory_mb?: number; elsewhere?: boolean }) {
-  const params = { path: { id } };
+export function runAgain(
+  id: string,
+  changes: { memory_mb?: number; elsewhere?: boolean },
+  token: string,
+) {
+  const params = { path: { id }, header: { "Idempotency-Key": token } };
   const body = { elsewhere: false, ...changes };
   return unwrap(client.POST("/api/v1/jobs/{id}/run-again", { params, body }));
 }
@@ -205,8 +209,9 @@ export async function tagJobs(
 }
 
 /** The same job once more, with its secrets and working files, under the next free name. */
-export function clone(id: string) {
-  return unwrap(client.POST("/api/v1/jobs/{id}/clone", { params: { path: { id } }, body: {} }));
+export function clone(id: string, token: string) {
+  const params = { path: { id }, header: { "Idempotency-Key": token } };
+  return unwrap(client.POST("/api/v1/jobs/{id}/clone", { params, body: {} }));
 }
 
 export function setTags(id: string, tags: string[]) {

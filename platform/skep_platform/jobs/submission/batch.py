@@ -16,6 +16,7 @@ from skep_platform.jobs.submission.storing import Prepared, create_all
 from skep_platform.jobs.submission.submitting import (
     MAX_TOKEN,
     accepted,
+    digest_of,
     prepared,
     stored,
     submitted_before,
@@ -105,7 +106,7 @@ class _Chunk:
             raise self.full
         if isinstance(spec, SkepError):
             raise spec
-        if token and (known := submitted_before(self._user, token, spec.text)):
+        if token and (known := submitted_before(self._user, token, digest_of(spec.text))):
             self._found.append(known)
             return
         if spec.job.extras.skep.depends_on:  # perhaps on one of those before it

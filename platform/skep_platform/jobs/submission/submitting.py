@@ -74,8 +74,8 @@ def submit(user: User, text: str, *, client_token: str = "", ignore_storage: boo
     (`storage_path_invalid`, `exceeds_quota`, `exceeds_node`, `unknown_sku_type`,
     `image_not_found`, `unknown_archive`, `deadline_cannot_be_met`, …), Conflict `job_name_taken`
     and `client_token_reused`, TooMany with the code of a limit."""
-    _check_token(client_token)
-    if client_token and (known := submitted_before(user, client_token, text)):
+    check_token(client_token)
+    if client_token and (known := submitted_before(user, client_token, digest_of(text))):
         return known
     with about_to_store():
         spec = examine(text, user.pk)
@@ -122,7 +122,7 @@ def stored(new: Prepared) -> Job:
         return create(job, new.spec, new.with_it, new.asked)
     except IntegrityError:
         token = job.client_token
-        if token and (known := submitted_before(job.owner, token, new.spec.text)):
+        if token and (known := submitted_before(job.owner, token, job.spec_digest)):
             return known
         if not VirtualCluster.objects.filter(pk=job.vc_id).exists():  # deleted a moment ago
             raise refusal(admission.unknown_vc(job.owner, new.spec.job)) from None
@@ -284,21 +284,22 @@ def _forecast(job: Job, spec: ReadJob) -> Reason | None:
     return queries.to_owner(ports.forecast_start.call(job, role_rows(job, spec, defaultdict(str))))
 
 
-def submitted_before(user: User, client_token: str, text: str) -> Job | None:
-    """Return the job that was submitted with this idempotency key. Raises Conflict
-    `client_token_reused`."""
+def submitted_before(user: User, client_token: str, digest: str) -> Job | None:
+    """Return the job that was submitted with this idempotency key. `digest`: of what is submitted
+    now. Raises Conflict `client_token_reused`."""
     job = (
         Job.objects.filter(owner=user, client_token=client_token)
         .select_related("owner", "vc")
         .first()
     )
-    if job is not None and job.spec_digest != digest_of(text):
-        message = "This idempotency key was used for another job file; take a new one."
+    if job is not None and job.spec_digest != digest:
+        message = "This idempotency key was used for another request; take a new one."
         raise Conflict(message, code="client_token_reused", job_id=str(job.pk))
     return job
 
 
-def _check_token(client_token: str) -> None:
+def check_token(client_token: str) -> None:
+    """Raise SkepError `client_token_invalid` for what cannot be an idempotency key."""
     if len(client_token) > MAX_TOKEN or not client_token.isprintable():
         message = f"An idempotency key has at most {MAX_TOKEN} printable characters."
         raise SkepError(message, code="client_token_invalid")

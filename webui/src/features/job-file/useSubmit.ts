@@ -3,6 +3,7 @@ import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { isApiError } from "@/api/errors";
 import { check, submit } from "@/api/jobs";
+import { randomToken } from "@/api/repeating";
 import type { CheckResult, JobFileError } from "@/api/types";
 import { notifySuccess } from "@/ui/notify";
 
@@ -85,10 +86,4 @@ async function errorsOf(error: unknown, text: string): Promise<CheckResult | nul
   }
   const result = await check(text).catch(() => null);
   return result?.valid === false ? result : null;
-}
-
-/** Makes a token that has not been used before. (`crypto.randomUUID` is absent over plain HTTP.) */
-function randomToken(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

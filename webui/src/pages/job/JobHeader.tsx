@@ -3,6 +3,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { clone, tasks } from "@/api/jobs";
+import { useRepeatTokens } from "@/api/repeating";
 import type { Job } from "@/api/types";
 import { JobApps } from "@/features/apps/JobApps";
 import { JobBadges } from "@/features/jobs/JobBadges";
@@ -214,9 +215,10 @@ function CloneMenu({ job, mine }: { job: Job; mine: boolean }) {
 
 function useClone(job: Job) {
   const queries = useQueryClient();
+  const tokens = useRepeatTokens();
   const navigate = useNavigate();
   return useMutation({
-    mutationFn: () => clone(job.id),
+    mutationFn: () => tokens.send(job.id, (token) => clone(job.id, token)),
     onSuccess: async (copy) => {
       queries.setQueryData(["job", copy.id], copy);
       void queries.invalidateQueries({ queryKey: ["jobs"] });

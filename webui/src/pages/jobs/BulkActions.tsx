@@ -3,6 +3,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { errorMessage } from "@/api/errors";
 import { type BulkResult, clone, stopJobs, tagJobs } from "@/api/jobs";
+import { useRepeatTokens } from "@/api/repeating";
 import { me } from "@/api/session";
 import { MOST_RUNS } from "@/api/userMetrics";
 import type { JobSummary } from "@/api/types";
@@ -19,10 +20,11 @@ import css from "./JobsPage.module.css";
 export function BulkActions({ jobs, onClear }: { jobs: JobSummary[]; onClear: () => void }) {
   const { data: user } = useQuery(me);
   const [tagging, setTagging] = useState(false);
+  const tokens = useRepeatTokens();
   const stoppable = jobs.filter((job) => mayStop(job, user ?? null));
   const stopping = useDone(useBulk(stopJobs), "stopped", onClear);
   const cloning = useDone(
-    useMutationOfEach((job) => clone(job.id)),
+    useMutationOfEach((job) => tokens.send(job.id, (token) => clone(job.id, token))),
     "cloned",
     onClear,
   );

@@ -3,6 +3,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { runAgain } from "@/api/jobs";
+import { useRepeatTokens } from "@/api/repeating";
 import type { Job } from "@/api/types";
 import { FormDialog } from "@/ui/FormDialog";
 import { notifyError, notifySuccess } from "@/ui/notify";
@@ -71,8 +72,10 @@ function Elsewhere({ job }: { job: Job }) {
 function useRunAgain(job: Job) {
   const queries = useQueryClient();
   const navigate = useNavigate();
+  const tokens = useRepeatTokens();
   return useMutation({
-    mutationFn: (changes: Parameters<typeof runAgain>[1]) => runAgain(job.id, changes),
+    mutationFn: (changes: Parameters<typeof runAgain>[1]) =>
+      tokens.send(JSON.stringify(changes), (token) => runAgain(job.id, changes, token)),
     onSuccess: async (made) => {
       queries.setQueryData(["job", made.id], made);
       void queries.invalidateQueries({ queryKey: ["jobs"] });
