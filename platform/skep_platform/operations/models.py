@@ -48,6 +48,7 @@ class AlertRule(Entity):
     for_minutes = models.PositiveIntegerField(default=0)  # so long before it fires
     action = models.CharField(max_length=8, choices=RuleAction.choices, default=RuleAction.NOTIFY)
     enabled = models.BooleanField(default=True)
+    evaluated_at = models.DateTimeField(null=True)  # when the newest reading that was taken began
     # None of them: all administrators.
     recipients = models.ManyToManyField(settings.AUTH_USER_MODEL, related_name="+", blank=True)
 

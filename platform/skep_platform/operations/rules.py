@@ -9,18 +9,20 @@ which each recipient chose e-mail, webhooks or the page alone.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import structlog
 from django.db import DatabaseError, IntegrityError, transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
 from skep_platform.cluster import services as cluster
 from skep_platform.cluster.models import Node, NodeState
+from skep_platform.core.bulk import database_time
 from skep_platform.core.errors import Conflict, NotFound, SkepError
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
@@ -139,25 +141,33 @@ def _facts(rule: AlertRule) -> dict[str, Any]:
 
 def evaluate() -> None:
     """Bring the alerts of all rules up to date. Safe to run twice at once: a rule that another
-    worker evaluates is left out. A rule that fails keeps no other one from being evaluated."""
+    worker evaluates is left out, and of two readings the older one changes nothing any more. A rule
+    that fails keeps no other one from being evaluated."""
     for pk in AlertRule.objects.filter(enabled=True).values_list("pk", flat=True):
         rule = AlertRule.objects.filter(pk=pk).first()
         if rule is None:
             continue
         try:
             # Outside of the transaction: certificates are read over the network.
+            began = database_time()
             met = conditions.find(rule)
-            _apply(rule, met)
+            _apply(rule, met, began)
         except Exception as error:
             log.warning("alert_rule_failed", rule=rule.name, error=str(error)[:300])
 
 
 @transaction.atomic
-def _apply(read: AlertRule, met: Mapping[str, Met]) -> None:
+def _apply(read: AlertRule, met: Mapping[str, Met], began: datetime) -> None:
+    """Take what met a rule as it was read. `began`: when the reading did, by the database. A worker
+    that was slow would end an alert that another one has just raised, or raise one that is over."""
     rules = AlertRule.objects.select_for_update(skip_locked=True, of=("self",))
-    rule = rules.filter(pk=read.pk, updated_at=read.updated_at, enabled=True).first()
+    newest = Q(evaluated_at=None) | Q(evaluated_at__lt=began)
+    rules = rules.filter(newest, pk=read.pk, updated_at=read.updated_at, enabled=True)
+    rule = rules.first()
     if rule is None:
         return
+    # Without `updated_at`, which says when people changed it.
+    AlertRule.objects.filter(pk=rule.pk).update(evaluated_at=began)
     known = {alert.subject: alert for alert in rule.alerts.filter(ended_at=None)}
     new = [_new(rule, one) for subject, one in met.items() if subject not in known]
     Alert.objects.bulk_create(new)

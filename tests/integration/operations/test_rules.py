@@ -76,6 +76,27 @@ def test_a_rule_that_fails_keeps_no_other_one_from_being_evaluated(monkeypatch):
 
 
 class TestAlerts:
+    def test_a_worker_with_an_older_reading_changes_nothing_after_one_with_a_newer(
+        self, monkeypatch
+    ):
+        boss, node = make_user("boss", admin=True), make_node("sick")
+        rule("bad_node")
+        read, others = conditions.find, []
+
+        def slow(of: AlertRule) -> Any:
+            """Return what was read before another worker evaluated the rule."""
+            met = read(of)
+            if not others:
+                others.append(True)
+                sicken(node)
+                rules.evaluate()
+            return met
+
+        monkeypatch.setattr(conditions, "find", slow)
+        rules.evaluate()
+        assert Alert.objects.get().ended_at is None
+        assert sent(boss) == ["1 GPUs of node sick are bad."]
+
     def test_fires_notifies_once_and_says_when_it_is_over(self):
         boss, other = make_user("boss", admin=True), make_user("other")
         node = make_node("sick")
