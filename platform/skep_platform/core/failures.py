@@ -101,6 +101,20 @@ def as_refusal(error: BaseException) -> SkepError | None:
     return changed_meanwhile() if state == REFERS_TO_NOTHING else None
 
 
+def refusal_of_one(error: Exception, **about: object) -> SkepError:
+    """Return what is said of one of several things that a request asks for, so that the others are
+    done all the same. A defect of ours is logged, with `about`. Raises the error when the database
+    is away, which the others would find, too."""
+    if isinstance(error, SkepError):
+        return error
+    if is_database_away(error):
+        raise error
+    if (known := as_refusal(error)) is not None:
+        return known
+    log.error("one_of_several_failed", exc_info=error, **about)
+    return SkepError("The server failed; its log has the reason.", code="internal_error")
+
+
 def changed_meanwhile() -> Conflict:
     """Return what a client is sent where a row is gone that was found a moment before."""
     message = "Something that this needs was deleted, or came to be used, at the same moment."

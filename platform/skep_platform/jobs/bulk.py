@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db import transaction
 
 from skep_platform.accounts.models import User
-from skep_platform.core.errors import SkepError
+from skep_platform.core.failures import refusal_of_one
 from skep_platform.jobs import queries, services
 from skep_platform.jobs.lifecycle.stopping import lock_found
 
@@ -44,8 +44,9 @@ def _each(job_ids: Iterable[UUID], change: Callable[[UUID], object]) -> list[Bul
     for job_id in dict.fromkeys(job_ids):
         try:
             change(job_id)
-        except SkepError as error:
-            results.append(BulkResult(job_id, False, error.code, str(error)))
+        except Exception as error:
+            refused = refusal_of_one(error, job_id=str(job_id))
+            results.append(BulkResult(job_id, False, refused.code, str(refused)))
         else:
             results.append(BulkResult(job_id, True))
     return results

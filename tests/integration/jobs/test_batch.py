@@ -7,11 +7,13 @@ import json
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from tests.support.jobs_world import job_file
+from tests.support.jobs_world import job_file, submit
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_user, make_vc
 
+from skep_platform.jobs import services
 from skep_platform.jobs.models import Job
+from skep_platform.jobs.submission import submitting
 from skep_platform.tenancy.models import VcLimit
 
 pytestmark = pytest.mark.django_db
@@ -47,6 +49,37 @@ def test_a_bad_job_file_refuses_no_other_job(api, alice, vc):
     assert {str(job.pk): job.name for job in Job.objects.all()} == {
         one["id"]: one["name"] for one in body["results"] if one["id"]
     }
+
+
+def test_a_job_that_no_one_foresaw_to_fail_refuses_no_other_job(api, vc, monkeypatch):
+    """A row that PostgreSQL does not take: a number that is too large for its column."""
+    new_row = submitting.new_row
+
+    def odd(user, vc, spec):
+        job = new_row(user, vc, spec)
+        job.priority = 40_000 if job.name == "two" else job.priority
+        return job
+
+    monkeypatch.setattr(submitting, "new_row", odd)
+    answer = api.post("/jobs/batch", {"files": texts(vc, "one", "two", "three")})
+    codes = [one["code"] for one in answer.json()["results"]]
+    assert (answer.status_code, codes) == (200, ["", "internal_error", ""])
+    assert sorted(Job.objects.values_list("name", flat=True)) == ["one", "three"]
+
+
+def test_a_job_that_cannot_be_stopped_keeps_no_other_one_from_it(alice, api, vc, monkeypatch):
+    jobs = [submit(alice, vc, name=name) for name in ("one", "two", "three")]
+    stop = services.stop
+
+    def fail(user, job_id):
+        if job_id == jobs[1].pk:
+            raise KeyError("a defect")
+        return stop(user, job_id)
+
+    monkeypatch.setattr(services, "stop", fail)
+    answer = api.post("/jobs/bulk/stop", {"jobs": [str(job.pk) for job in jobs]})
+    codes = [one["code"] for one in answer.json()["results"]]
+    assert (answer.status_code, codes) == (200, ["", "internal_error", ""])
 
 
 def test_a_repeated_request_returns_the_same_jobs(api, vc):

@@ -7,14 +7,13 @@ gets no reservation. As in Slurm, its age in the queue counts from its submissio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import reduce
 from operator import or_
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
 from django.db.models import F, Q
 from django.db.models.functions import Greatest, Now
 
@@ -28,6 +27,7 @@ from skep_platform.jobs import queries
 from skep_platform.jobs.lifecycle import messages
 from skep_platform.jobs.lifecycle.decisions import Verdict
 from skep_platform.jobs.lifecycle.messages import Reason
+from skep_platform.jobs.lifecycle.one_by_one import change
 from skep_platform.jobs.models import Job, JobDependency
 from skep_platform.jobs.states import JOB, JobState
 
@@ -38,6 +38,7 @@ NEVER: dict[str, frozenset[str]] = {
     "afterany": frozenset(),
     "after": frozenset(),
 }
+BATCH = 200  # jobs per transaction
 MOST_NAMED = 5
 PATH = ("extras", "skep", "dependsOn")
 
@@ -54,30 +55,31 @@ def waits_for(dependencies: Sequence[tuple[str, str]]) -> Reason:
     return messages.reason("dependency", message, jobs=[job for job, _ in dependencies])
 
 
-def resolve(limit: int) -> None:
+def resolve(limit: int = BATCH) -> None:
     """Queue the jobs whose dependencies all hold, and fail those of which one can never hold; at
     most `limit` jobs. Safe to repeat and to run several times at once."""
     due = {row[0]: row[1:] for row in fetch(DUE, [limit])}
-    if not due:
-        return
-    with transaction.atomic():
-        rows = Job.objects.select_for_update(skip_locked=True, no_key=True, of=("self",))
-        rows = rows.filter(
-            pk__in=list(due),
-            awaits_dependencies=True,
-            state=JobState.WAITING,
-            stop_requested_at=None,
-        )
-        known = ("pk", "state", "not_before", "notified_events", "owner__notified_events")
-        for job in rows.select_related("owner").order_by("pk").only(*known):
-            failed_by, condition, state = due[job.pk]
-            if failed_by is None:
-                _queue(job)
-            else:
-                _fail(job, failed_by, condition, state)
-            notifications.notify_topic("job", job.pk)
-        notifications.notify_topic("jobs")
-        notifications.notify_scheduler()
+    change("dependencies", list(due), lambda some: _resolve({pk: due[pk] for pk in some}))
+
+
+def _resolve(due: Mapping[UUID, tuple[UUID | None, str, str]]) -> None:
+    rows = Job.objects.select_for_update(skip_locked=True, no_key=True, of=("self",))
+    rows = rows.filter(
+        pk__in=list(due),
+        awaits_dependencies=True,
+        state=JobState.WAITING,
+        stop_requested_at=None,
+    )
+    known = ("pk", "state", "not_before", "notified_events", "owner__notified_events")
+    for job in rows.select_related("owner").order_by("pk").only(*known):
+        failed_by, condition, state = due[job.pk]
+        if failed_by is None:
+            _queue(job)
+        else:
+            _fail(job, failed_by, condition, state)
+        notifications.notify_topic("job", job.pk)
+    notifications.notify_topic("jobs")
+    notifications.notify_scheduler()
 
 
 # Of each due job: the upstream job whose end makes a dependency impossible, or null.

@@ -17,11 +17,12 @@ the node.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db import transaction
+import structlog
+from django.db import connection, transaction
 from django.db.models import F, Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -38,33 +39,49 @@ from skep_platform.jobs.lifecycle.decisions import Verdict
 from skep_platform.jobs.lifecycle.failures import avoiding
 from skep_platform.jobs.lifecycle.job_state import lock
 from skep_platform.jobs.lifecycle.messages import Late
+from skep_platform.jobs.lifecycle.one_by_one import change
 from skep_platform.jobs.lifecycle.reporting import fail_to_start, lose, miss_barrier
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.jobs.states import ATTEMPT, JOB, AttemptState
 
+log = structlog.get_logger(__name__)
+
 BATCH = 200  # jobs per transaction
 SEND_AGAIN_S = 30.0
+REPORTS = 0x5CF1  # of PostgreSQL's advisory locks: one worker records what is recorded once
 START_TIMEOUT_S = 300.0
 
 
 def reconcile() -> None:
     """Repair jobs whose facts or hints were lost. Short, and safe at any moment and in any number:
-    rows that another run holds are skipped."""
-    _release_lost_nodes()
-    _fail_late_starts()
-    _send_again()
-    _advance_due()
-    end_barriers(BATCH)
-    report_barriers(BATCH)
-    report_ends(BATCH)
-    end_overtime(BATCH)
-    dependencies.resolve(BATCH)
+    rows that another run holds are skipped. A job that cannot be repaired is logged and left as it
+    is; a step that fails as a whole keeps none of the others from running."""
+    failed: Exception | None = None
+    for step in STEPS:
+        try:
+            step()
+        except Exception as error:
+            if not connection.in_atomic_block and not connection.is_usable():
+                raise
+            log.warning("repair_step_failed", step=step.__name__, error=str(error)[:300])
+            failed = failed or error
+    if failed is not None:
+        raise failed
 
 
 def _release_lost_nodes() -> None:
+    if not HELD_ON_LOST.finds():
+        return
     held = TaskAttempt.objects.filter(released_at=None, node__state__in=GONE)
-    while HELD_ON_LOST.finds() and lose(held, BATCH):
-        pass
+    last: UUID | None = None  # those that cannot be released are not looked at again
+    while jobs := _jobs_of(held.filter(job__gt=last) if last else held):
+        change("lose", jobs, lambda some: lose(held.filter(job__in=some), len(some)))
+        last = jobs[-1]
+
+
+def _jobs_of(attempts: QuerySet[TaskAttempt]) -> list[UUID]:
+    found = attempts.order_by("job_id").values_list("job_id", flat=True).distinct()
+    return list(found[:BATCH])
 
 
 GONE = [NodeState.LOST, NodeState.REMOVED]
@@ -73,7 +90,11 @@ HELD_ON_LOST = Compiled(lambda: TaskAttempt.objects.filter(released_at=None, nod
 
 def _fail_late_starts() -> None:
     if LATE_STARTS.finds():
-        fail_to_start(_late_starts(), BATCH)
+        change("start_timeout", _jobs_of(_late_starts()), _fail_to_start)
+
+
+def _fail_to_start(jobs: Sequence[UUID]) -> None:
+    fail_to_start(_late_starts().filter(job__in=jobs), len(jobs))
 
 
 def _late_starts() -> QuerySet[TaskAttempt]:
@@ -86,12 +107,25 @@ LATE_STARTS = Compiled(_late_starts)
 
 def _send_again() -> None:
     """Agents forget nothing, but the message may be lost, and the row may be of an older server."""
-    found = UNCONFIRMED.rows()
+    found = [pk for (pk,) in UNCONFIRMED.rows()]
     if not found:
         return
     with transaction.atomic():
-        TaskAttempt.objects.filter(pk__in=[pk for pk, _ in found]).update(updated_at=Now())
-        bump_revision({node for _, node in found})
+        # Locked in the order of all writers: jobs, their attempts, nodes. What another one holds
+        # is being written, and looked at again in 2 s.
+        due = fetch(STILL_UNCONFIRMED, [found, SEND_AGAIN_S])
+        TaskAttempt.objects.filter(pk__in=[pk for pk, _ in due]).update(updated_at=Now())
+        bump_revision({node for _, node in due})
+
+
+STILL_UNCONFIRMED = """
+SELECT a.id, a.node_id
+  FROM jobs_taskattempt a JOIN jobs_job j ON j.id = a.job_id
+ WHERE a.id = ANY(%s::uuid[]) AND a.released_at IS NULL
+   AND a.updated_at < statement_timestamp() - make_interval(secs => %s)
+ ORDER BY j.id, a.id
+   FOR NO KEY UPDATE OF j, a SKIP LOCKED
+"""
 
 
 def _unconfirmed() -> QuerySet[TaskAttempt]:
@@ -104,15 +138,16 @@ def _unconfirmed() -> QuerySet[TaskAttempt]:
     return late[: BATCH * 10]
 
 
-UNCONFIRMED = Compiled(_unconfirmed, "pk", "node")
+UNCONFIRMED = Compiled(_unconfirmed, "pk")
 
 
 def _advance_due() -> None:
-    due = [pk for (pk,) in fetch(DUE, [BATCH])]
-    if due:
-        with transaction.atomic():
-            jobs = lock(Job.objects.filter(pk__in=due), skip_locked=True)
-            bump_revision(advance(jobs, database_time()))
+    change("advance", [pk for (pk,) in fetch(DUE, [BATCH])], _advance)
+
+
+def _advance(jobs: Sequence[UUID]) -> None:
+    locked = lock(Job.objects.filter(pk__in=jobs), skip_locked=True)
+    bump_revision(advance(locked, database_time()))
 
 
 # Placed jobs on which something may have to be done: a superset, found without a lock. By a task
@@ -149,38 +184,49 @@ KIND = "job.barrier"
 UNREADY = Q(state=AttemptState.ASSIGNED) | Q(state=AttemptState.PREPARING, ready_at=None)
 
 
-def end_barriers(limit: int) -> None:
+def end_barriers(limit: int = BATCH) -> None:
     """End the wait of gangs that are held for longer than their barrier allows: the tasks that are
     not ready fail, and the job is tried again on other nodes. At most `limit` jobs."""
-    late = [row[0] for row in fetch(HELD + LIMIT, [1.0, limit])]
-    if not late:
-        return
-    with transaction.atomic():
-        lock(Job.objects.filter(pk__in=late))
-        # One that got another attempt before it was locked has only begun to wait.
-        late = [row[0] for row in fetch(HELD + AMONG + LIMIT, [1.0, late, limit])]
-        _avoid_slow_nodes(late, timezone.now())
-        miss_barrier(_unready(late), limit)
+    change("barrier", [row[0] for row in fetch(HELD + LIMIT, [1.0, limit])], _end_barriers)
 
 
-def report_barriers(limit: int) -> None:
+def _end_barriers(jobs: Sequence[UUID]) -> None:
+    lock(Job.objects.filter(pk__in=jobs))
+    # One that got another attempt before it was locked has only begun to wait.
+    late = [row[0] for row in fetch(HELD + AMONG + LIMIT, [1.0, list(jobs), len(jobs)])]
+    _avoid_slow_nodes(late, timezone.now())
+    miss_barrier(_unready(late), len(jobs))
+
+
+def report_barriers(limit: int = BATCH) -> None:
     """Record once per attempt what a gang waits for that is held for half of that time."""
-    found = fetch(HELD + UNREPORTED, [0.5, limit])
-    if found:
-        insert_rows(list(_waiting_for({pk: (attempt, tasks) for pk, attempt, tasks in found})))
+    found = [row[0] for row in fetch(HELD + UNREPORTED, [0.5, limit])]
+    change("report_barrier", found, _report_barriers)
 
 
-def report_ends(limit: int) -> None:
+def _report_barriers(jobs: Sequence[UUID]) -> None:
+    _one_worker()
+    found = fetch(HELD + AMONG + UNREPORTED, [0.5, list(jobs), len(jobs)])
+    insert_rows(list(_waiting_for({pk: (attempt, tasks) for pk, attempt, tasks in found})))
+
+
+def report_ends(limit: int = BATCH) -> None:
     """Record once per attempt that a job has nearly run for as long as it may: when a tenth of the
     time is left, and at most 10 minutes."""
-    found = fetch(ENDING, [ENDING_KIND, limit])
-    if found:
-        insert_rows(
-            [
-                event("job", pk, ENDING_KIND, messages.ending_soon(seconds), attempt=attempt)
-                for pk, attempt, seconds in found
-            ]
-        )
+    if fetch(ENDING + LIMIT, [ENDING_KIND, limit]):
+        with transaction.atomic():
+            _one_worker()
+            insert_rows(
+                [
+                    event("job", pk, ENDING_KIND, messages.ending_soon(seconds), attempt=attempt)
+                    for pk, attempt, seconds in fetch(ENDING + LIMIT, [ENDING_KIND, limit])
+                ]
+            )
+
+
+def _one_worker() -> None:
+    """Let one worker at a time record what is recorded once: the next one then finds it."""
+    fetch("SELECT pg_advisory_xact_lock(%s)", [REPORTS])
 
 
 ENDING_KIND = "job.ending_soon"
@@ -194,23 +240,25 @@ SELECT j.id, j.attempt, j.max_duration_s
        SELECT FROM core_event e
         WHERE e.subject_type = 'job' AND e.subject_id = j.id::text AND e.kind = %s
           AND (e.data->>'attempt')::int = j.attempt)
- ORDER BY j.id LIMIT %s
 """
 
 
-def end_overtime(limit: int) -> None:
+def end_overtime(limit: int = BATCH) -> None:
     """Fail jobs that have run for as long as they may; they are not tried again."""
     if not OVERTIME.finds():
         return
-    over = _overtime()
-    with transaction.atomic():
-        jobs = lock(over.filter(pk__in=list(over.values_list("pk", flat=True)[:limit])))
-        for job in jobs:
-            job.row.exit_reason = messages.over_time(job.row.max_duration_s or 0)
-            job.row.verdict = str(Verdict.FAILED)
-        decided = ("exit_reason", "verdict")
-        update_rows(Job, decided, [job.row.values(decided) for job in jobs])
-        bump_revision(advance(jobs, database_time()))
+    due = _overtime().order_by("pk").values_list("pk", flat=True)
+    change("overtime", list(due[:limit]), _end_overtime)
+
+
+def _end_overtime(due: Sequence[UUID]) -> None:
+    jobs = lock(_overtime().filter(pk__in=due))
+    for job in jobs:
+        job.row.exit_reason = messages.over_time(job.row.max_duration_s or 0)
+        job.row.verdict = str(Verdict.FAILED)
+    decided = ("exit_reason", "verdict")
+    update_rows(Job, decided, [job.row.values(decided) for job in jobs])
+    bump_revision(advance(jobs, database_time()))
 
 
 def _overtime() -> QuerySet[Job]:
@@ -291,3 +339,9 @@ def _unready(jobs: Iterable[UUID]) -> QuerySet[TaskAttempt]:
 def _present(jobs: Iterable[UUID]) -> QuerySet[TaskAttempt]:
     found = TaskAttempt.objects.filter(job__in=list(jobs), index=F("job__attempt"))
     return found.order_by()
+
+
+STEPS: tuple[Callable[[], None], ...] = (
+    *(_release_lost_nodes, _fail_late_starts, _send_again, _advance_due),
+    *(end_barriers, report_barriers, report_ends, end_overtime, dependencies.resolve),
+)

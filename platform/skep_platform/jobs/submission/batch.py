@@ -10,6 +10,7 @@ from uuid import UUID
 
 from skep_platform.accounts.models import User
 from skep_platform.core.errors import SkepError, TooMany
+from skep_platform.core.failures import is_database_away, refusal_of_one
 from skep_platform.jobs.models import Job
 from skep_platform.jobs.submission.job_file import ReadJob, examine_all, read, revised
 from skep_platform.jobs.submission.storing import Prepared, create_all
@@ -94,7 +95,8 @@ class _Chunk:
         for spec, token in zip(read, tokens, strict=True):
             try:
                 self._submit(spec, token)
-            except SkepError as error:
+            except Exception as failed:
+                error = refusal_of_one(failed, user=self._user.get_username())
                 self._found.append(error)
                 if isinstance(error, TooMany) and error.code in FOR_ALL:
                     self.full = error
@@ -119,13 +121,21 @@ class _Chunk:
     def _store(self) -> None:
         """Store those that wait, each by itself where they cannot be stored at once."""
         waiting, self._waiting = self._waiting, {}
-        if not waiting or create_all(list(waiting.values())):
+        if not waiting or self._stored_at_once(list(waiting.values())):
             return
         for place, new in waiting.items():
             try:
                 self._found[place] = stored(new)
-            except SkepError as error:
-                self._found[place] = error
+            except Exception as error:
+                self._found[place] = refusal_of_one(error, job=new.job.name, job_id=str(new.job.pk))
+
+    def _stored_at_once(self, new: Sequence[Prepared]) -> bool:
+        try:
+            return create_all(new)
+        except Exception as error:
+            if is_database_away(error):
+                raise
+            return False  # each by itself then fails, or does not
 
 
 def sweep(
