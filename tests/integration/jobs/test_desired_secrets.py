@@ -14,6 +14,7 @@ from tests.support.platform_factories import make_node, make_user
 
 from skep_agent.protocol import AttemptSpec, Desired, parse_server_message
 from skep_platform.accounts import ssh_keys
+from skep_platform.cluster.models import Node
 from skep_platform.files.models import Archive
 from skep_platform.jobs import services
 from skep_platform.jobs.containers import desired
@@ -82,6 +83,33 @@ def test_secrets_that_cannot_be_opened_stop_no_other_job(alice, vc, node):
     JobSecrets.objects.filter(job=locked).update(sealed=b"of another key")
     other = placed(alice, vc)
     assert [spec.job_id for spec in desired_attempts(node.pk)] == [str(other.pk)]
+
+
+def test_secrets_that_cannot_be_opened_end_no_job_that_runs_with_them(alice, vc, node):
+    """A gateway with another key, as after a mistake, must not have nodes stop what they run."""
+    locked = submitted(alice, vc, commands=SHOWS)
+    epoch = Node.objects.get(pk=node.pk).session_epoch
+    Node.objects.filter(pk=node.pk).update(connected=True)
+    assert desired.build_frame(node.pk, epoch, None) is not None
+    JobSecrets.objects.filter(job=locked).update(sealed=b"of another key")
+    desired._known._specs.clear()
+    other = placed(alice, vc)
+    assert desired.build_frame(node.pk, epoch, None) is None
+    services.stop(alice, locked.pk)
+    frame = desired.build_frame(node.pk, epoch, None)
+    assert [spec.job_id for spec in frame.attempts] == [str(other.pk)]
+
+
+def test_a_spec_that_cannot_be_built_fails_its_job_and_no_other(alice, vc, node):
+    broken, other = placed(alice, vc), placed(alice, vc)
+    Job.objects.filter(pk=broken.pk).update(environment=["no", "mapping"])
+    Node.objects.filter(pk=node.pk).update(connected=True)
+    epoch = Node.objects.get(pk=node.pk).session_epoch
+    frame = desired.build_frame(node.pk, epoch, None)
+    assert [spec.job_id for spec in frame.attempts] == [str(other.pk)]
+    (attempt,) = attempts_of(broken)
+    assert (attempt.state, attempt.error_code) == ("FAILED", "spec_refused")
+    assert attempt.released_at is not None
 
 
 def test_image_credentials_are_those_of_the_image(alice, vc, node):

@@ -13,7 +13,7 @@ import json
 import sys
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from threading import Lock
 from typing import NamedTuple
@@ -26,7 +26,8 @@ from skep_platform.cluster.models import Node
 from skep_platform.core.bulk import fetch
 from skep_platform.core.compiled import Among, Compiled
 from skep_platform.core.errors import Conflict
-from skep_platform.jobs.containers.specs import BuiltSpec, build
+from skep_platform.core.logs import rarely
+from skep_platform.jobs.containers.specs import BuiltSpec, NotBuilt, build
 from skep_platform.jobs.lifecycle.facts import UNSAVED
 from skep_platform.jobs.lifecycle.reporting import refuse
 from skep_platform.jobs.models import TaskAttempt
@@ -41,6 +42,7 @@ MAX_DESIRED_BYTES = MAX_TEXT_FRAME * 3 // 4
 MAX_OWNER_BYTES = MAX_DESIRED_BYTES * 2 // 3
 MAX_JOB_BYTES = MAX_DESIRED_BYTES // 2
 # Codes of the diagnosis: the first ends the job, after the second it is tried elsewhere.
+MOST_LOGGED = 10  # attempts of a node
 TOO_LARGE, FRAME_FULL = "spec_refused", "start_timeout"
 log = structlog.get_logger(__name__)
 
@@ -59,6 +61,9 @@ class NodeSpecs:
     # Sent to run for the first time, see `record_sent`; with the requests that submitted the jobs.
     to_start: dict[UUID, str]
     refused: dict[UUID, tuple[str, str]]  # left out: code and message
+    # They run there, and what they are cannot be said: the node is sent nothing, as it would stop
+    # what is not listed.
+    unknown: list[UUID] = field(default_factory=list)
 
 
 def desired_state(node_id: UUID) -> NodeSpecs:
@@ -78,15 +83,21 @@ def desired_states(node_ids: Collection[UUID]) -> dict[UUID, NodeSpecs]:
 
 
 def _node_specs(
-    node_id: UUID, states: Mapping[UUID, _State], specs: Mapping[UUID, BuiltSpec]
+    node_id: UUID, states: Mapping[UUID, _State], specs: Mapping[UUID, BuiltSpec | NotBuilt]
 ) -> NodeSpecs:
     attempts, shared, to_start = [], {}, {}
-    texts, shared_texts = [], {}
+    texts, shared_texts, unknown = [], {}, []
     frame = _Frame(node_id)
     for pk, state in states.items():
         if pk not in specs:  # it was deleted meanwhile
             continue
         built = specs[pk]
+        if isinstance(built, NotBuilt):
+            if state.sent_run_at is None and built.refusal is not None:
+                frame.refuse(pk, *built.refusal)
+            elif state.sent_run_at is not None and state.state not in STOP_STATES:
+                unknown.append(pk)
+            continue
         if built.refusal and state.sent_run_at is None:
             frame.refuse(pk, *built.refusal)
             continue
@@ -100,7 +111,7 @@ def _node_specs(
         texts.append(spec.model_dump_json() if update else built.text)
         if built.shared is not None:
             shared[spec.shares], shared_texts[spec.shares] = built.shared, built.shared_text
-    return NodeSpecs(attempts, shared, texts, shared_texts, to_start, frame.refused)
+    return NodeSpecs(attempts, shared, texts, shared_texts, to_start, frame.refused, unknown)
 
 
 def record_sent(sessions: Mapping[UUID, int], attempts: Mapping[UUID, UUID]) -> set[UUID]:
@@ -231,17 +242,19 @@ class _Known:
         self._bytes = 0
         self._lock = Lock()
 
-    def specs(self, attempts: Collection[UUID]) -> dict[UUID, BuiltSpec]:
-        """Return the specs in the order of `attempts`, without those that were deleted."""
+    def specs(self, attempts: Collection[UUID]) -> dict[UUID, BuiltSpec | NotBuilt]:
+        """Return the specs in the order of `attempts`, without those that were deleted. What could
+        not be built is tried anew each time."""
         with self._lock:
-            found = {pk: self._specs[pk] for pk in attempts if pk in self._specs}
-        for pk in _outdated(found):
-            del found[pk]
+            known = {pk: self._specs[pk] for pk in attempts if pk in self._specs}
+        for pk in _outdated(known):
+            del known[pk]
             self._drop(pk)
+        found: dict[UUID, BuiltSpec | NotBuilt] = {**known}
         missing = [pk for pk in attempts if pk not in found]
         if missing:
             built = build(missing)
-            self._remember(built)
+            self._remember({pk: one for pk, one in built.items() if isinstance(one, BuiltSpec)})
             found |= built
         return {pk: found[pk] for pk in attempts if pk in found}
 
@@ -318,6 +331,10 @@ def build_frames(
     }
     changed = {pk: now for pk, now in revisions.items() if now != wanted[pk][1]}
     states = desired_states(changed) if changed else {}
+    for node_id, unknown in [(pk, state.unknown) for pk, state in states.items() if state.unknown]:
+        attempts = [str(pk) for pk in unknown[:MOST_LOGGED]]
+        rarely(log, f"node_waits:{node_id}", "node_waits", node_id=str(node_id), attempts=attempts)
+        del states[node_id]
     for state in states.values():
         if state.refused:
             refuse(state.refused)

@@ -104,9 +104,27 @@ class BuiltSpec:
         return replace(self, spec=spec, size=size, text=spec.model_dump_json())
 
 
-def build(attempts: Collection[UUID]) -> dict[UUID, BuiltSpec]:
-    """Return the specs of these attempts, by id. Those whose secrets cannot be opened are left out:
-    no other task of the node suffers."""
+@dataclass(frozen=True, slots=True)
+class NotBuilt:
+    """An attempt without a spec. `refusal`: code and message with which it fails unless it runs
+    already; None where a server with other keys may have the spec."""
+
+    refusal: tuple[str, str] | None
+
+
+LOCKED = NotBuilt(None)
+BROKEN = NotBuilt(
+    (
+        "spec_refused",
+        "The server failed to put together what its node has to run; the log of the gateway has "
+        "the reason under the id of the job.",
+    )
+)
+
+
+def build(attempts: Collection[UUID]) -> dict[UUID, BuiltSpec | NotBuilt]:
+    """Return the specs of these attempts, by id. Where one cannot be built, as secrets cannot be
+    opened or by a defect of ours, no other task of the node suffers."""
     rows = ATTEMPTS.dicts(attempts=list(attempts))
     jobs = _jobs({row["job_id"] for row in rows})
     gangs: dict[Key, list[Row]] = defaultdict(list)
@@ -115,17 +133,28 @@ def build(attempts: Collection[UUID]) -> dict[UUID, BuiltSpec]:
             gangs[_key(row, jobs)].append(row)
     peers = _peers(gangs, jobs)
     networks = _networks(gangs)
-    specs: dict[UUID, BuiltSpec] = {}
+    specs: dict[UUID, BuiltSpec | NotBuilt] = {
+        row["id"]: LOCKED for row in rows if row["job_id"] not in jobs
+    }
     for key, mine in gangs.items():
-        network = networks.get(key[:2])
         try:
-            specs |= _Builder(key, jobs[key[0]], peers[key], network).build(mine)
-        except TooMuchText:  # a job of before its rendered size was counted at submit
-            plain = replace(jobs[key[0]], secrets=Secrets())
-            built = _Builder(key, plain, peers[key], network).build(mine)
-            specs |= {pk: replace(one, size=sys.maxsize) for pk, one in built.items()}
-    traces = {row["id"]: _trace(row, jobs[row["job_id"]].row) for row in rows if row["id"] in specs}
-    return {pk: built.traced(traces[pk]) for pk, built in specs.items()}
+            specs |= _of_gang(key, mine, jobs[key[0]], peers[key], networks.get(key[:2]))
+        except Exception:
+            log.exception("spec_not_built", job_id=str(key[0]), index=key[1])
+            specs |= {row["id"]: BROKEN for row in mine}
+    return specs
+
+
+def _of_gang(
+    key: Key, mine: Sequence[Row], job: _Job, peers: Sequence[Row], network: GangNetwork | None
+) -> dict[UUID, BuiltSpec]:
+    try:
+        built = _Builder(key, job, peers, network).build(mine)
+    except TooMuchText:  # a job of before its rendered size was counted at submit
+        plain = replace(job, secrets=Secrets())
+        built = _Builder(key, plain, peers, network).build(mine)
+        built = {pk: replace(one, size=sys.maxsize) for pk, one in built.items()}
+    return {row["id"]: built[row["id"]].traced(_trace(row, job.row)) for row in mine}
 
 
 def _trace(row: Row, job: Row) -> str:
