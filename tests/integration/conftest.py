@@ -9,6 +9,7 @@ from tests.support.platform_factories import make_node, make_user, make_vc
 from skep_platform.accounts import current_user
 from skep_platform.accounts.models import User
 from skep_platform.cluster.models import Node
+from skep_platform.jobs.lifecycle import dependencies
 from skep_platform.tenancy.models import VirtualCluster
 
 
@@ -17,6 +18,13 @@ def _tokens_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """How many queries a request makes would depend on the time since the one before. What is
     remembered of tokens has tests of its own."""
     monkeypatch.setattr(current_user, "FRESH_S", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def _dependencies_looked_at_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is notified on commit is not, in tests that run in a transaction. What follows from
+    notifications has a test of its own."""
+    monkeypatch.setattr(dependencies, "WHOLE_S", 0.0)
 
 
 @pytest.fixture

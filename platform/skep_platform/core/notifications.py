@@ -36,6 +36,8 @@ TICK_PENDING_S = 2  # a lost tick message delays the next hint by no more than t
 DIAGNOSE_TASK = "skep.telemetry.diagnose"
 DIAGNOSE_PENDING = "skep:diagnose-pending"
 DIAGNOSE_PENDING_S = 2
+CHANGED_JOBS = "skep:changed-jobs"  # a set of ids
+CHANGED_JOBS_S = 120  # so that it stays small while no worker takes them
 MUTED_S = 1.0  # after a failure, so that a hanging broker does not slow every commit
 
 _muted_until = 0.0
@@ -91,6 +93,14 @@ def notify_diagnosis() -> None:
     transaction.on_commit(lambda: _at_broker(_hint_diagnosis), robust=True)
 
 
+def take_changed_jobs(most: int) -> list[str] | None:
+    """Take the ids of jobs of which the topic "job" was notified, at most `most`. None: the broker
+    is down."""
+    taken: list[list[bytes]] = []
+    _at_broker(lambda broker: taken.append(cast(Any, broker.spop(CHANGED_JOBS, most))))
+    return [pk.decode() for pk in taken[0]] if taken else None
+
+
 def take_diagnosis_hint() -> None:
     """Begin a round of diagnoses: a notification from now on asks for another one."""
     _at_broker(lambda broker: broker.delete(DIAGNOSE_PENDING))
@@ -144,6 +154,9 @@ class _Pending:
     def _send(self, broker: redis.Redis) -> None:
         pipeline = broker.pipeline(transaction=False)
         _add(pipeline, self.messages)
+        if jobs := [str(m["id"]) for m in self.messages.values() if m.get("topic") == "job"]:
+            pipeline.sadd(CHANGED_JOBS, *jobs)
+            pipeline.expire(CHANGED_JOBS, CHANGED_JOBS_S, nx=True)
         if self.tick:
             pipeline.set(TICK_PENDING, 1, nx=True, ex=TICK_PENDING_S)
         answers = pipeline.execute()

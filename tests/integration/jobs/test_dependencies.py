@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import re
+import time
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from tests.support.jobs_world import attempts_of, explain, report, submit, tick
 from tests.support.platform_api import Api
-from tests.support.platform_factories import make_user
+from tests.support.platform_factories import make_node, make_user, make_vc
 
+from skep_platform.core import notifications
 from skep_platform.core.errors import SkepError
 from skep_platform.jobs import services
+from skep_platform.jobs.lifecycle import dependencies
 from skep_platform.jobs.models import Job
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("node")]
@@ -203,3 +207,37 @@ def test_parallelism_needs_tasks_that_start_one_by_one(alice, vc):
     assert {one["code"] for one in error.details["errors"]} == {
         *("parallelism_of_gang", "unknown_task_role")
     }
+
+
+@pytest.mark.django_db(transaction=True)
+def test_only_what_waits_for_a_changed_job_is_looked_at(monkeypatch):
+    """And the rest now and then, as hints may be lost."""
+    alice = make_user("alice")
+    vc = make_vc("vision", quotas={"A100": 8}, members=[alice])
+    make_node("n1", gpus=8)
+    monkeypatch.setattr(dependencies, "WHOLE_S", 60.0)
+    monkeypatch.setattr(dependencies, "_whole_at", time.monotonic())
+    first = submit(alice, vc, name="first")
+    waiting = [submit(alice, vc, name=f"job-{n}", skep=after(("first", "after"))) for n in range(3)]
+    notifications.take_changed_jobs(100)
+
+    def looked() -> list[str]:
+        with CaptureQueriesContext(connection) as captured:
+            dependencies.resolve()
+        return [q["sql"] for q in captured if "awaits_dependencies" in q["sql"]]
+
+    assert looked() == []
+    tick()
+    report(attempts_of(first), "running")
+    assert "ANY" in looked()[0]
+    assert not Job.objects.filter(awaits_dependencies=True).exists()
+    late = submit(alice, vc, name="late", skep=after(("first", "after")))
+    assert looked()
+    assert not Job.objects.get(pk=late.pk).awaits_dependencies
+
+    Job.objects.filter(pk=waiting[0].pk).update(awaits_dependencies=True)
+    notifications.take_changed_jobs(100)  # lost
+    assert looked() == []
+    monkeypatch.setattr(dependencies, "_whole_at", -math.inf)
+    assert looked()
+    assert not Job.objects.get(pk=waiting[0].pk).awaits_dependencies

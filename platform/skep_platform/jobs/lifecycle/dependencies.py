@@ -7,9 +7,11 @@ gets no reservation. As in Slurm, its age in the queue counts from its submissio
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import reduce
+from math import inf
 from operator import or_
 from typing import Any
 from uuid import UUID
@@ -39,6 +41,8 @@ NEVER: dict[str, frozenset[str]] = {
     "after": frozenset(),
 }
 BATCH = 200  # jobs per transaction
+WHOLE_S = 60.0
+MOST_CHANGED = 10_000  # ids of changed jobs that are looked at together
 MOST_NAMED = 5
 PATH = ("extras", "skep", "dependsOn")
 
@@ -57,9 +61,24 @@ def waits_for(dependencies: Sequence[tuple[str, str]]) -> Reason:
 
 def resolve(limit: int = BATCH) -> None:
     """Queue the jobs whose dependencies all hold, and fail those of which one can never hold; at
-    most `limit` jobs. Safe to repeat and to run several times at once."""
-    due = {row[0]: row[1:] for row in fetch(DUE, [limit])}
+    most `limit` jobs. Safe to repeat and to run several times at once.
+
+    Looks at those that wait for a job which changed, and each WHOLE_S at all that wait, as the
+    broker that has the ids of changed jobs may lose some."""
+    global _whole_at
+    changed, now = notifications.take_changed_jobs(MOST_CHANGED), time.monotonic()
+    if changed is None or len(changed) == MOST_CHANGED or now - _whole_at >= WHOLE_S:
+        rows = fetch(DUE, [limit])
+        _whole_at = now
+    else:
+        rows = fetch(DUE_AMONG, [changed, changed, limit]) if changed else []
+    if len(rows) == limit:
+        _whole_at = -inf  # the next look finds the rest
+    due = {row[0]: row[1:] for row in rows}
     change("dependencies", list(due), lambda some: _resolve({pk: due[pk] for pk in some}))
+
+
+_whole_at = -inf  # when all waiting jobs were looked at last, by the monotonic clock
 
 
 def _resolve(due: Mapping[UUID, tuple[UUID | None, str, str]]) -> None:
@@ -83,7 +102,7 @@ def _resolve(due: Mapping[UUID, tuple[UUID | None, str, str]]) -> None:
 
 
 # Of each due job: the upstream job whose end makes a dependency impossible, or null.
-DUE = """
+_DUE = """
 SELECT j.id, failed.id, failed.condition, failed.state
   FROM jobs_job j
   LEFT JOIN LATERAL (
@@ -102,8 +121,16 @@ SELECT j.id, failed.id, failed.condition, failed.state
               WHEN 'afternotok' THEN u.state IN ('FAILED', 'STOPPED')
               WHEN 'afterany' THEN u.state IN ('SUCCEEDED', 'FAILED', 'STOPPED')
               ELSE u.started_at IS NOT NULL OR u.state IN ('SUCCEEDED', 'FAILED', 'STOPPED') END))
- ORDER BY j.id LIMIT %s
 """
+LIMIT = " ORDER BY j.id LIMIT %s"
+DUE = _DUE + LIMIT
+# The ids first, so that no other job which waits is looked at.
+AMONG = """
+   AND j.id = ANY(ARRAY(
+       SELECT d.job_id FROM jobs_jobdependency d WHERE d.upstream_id = ANY(%s::uuid[])
+        UNION SELECT unnest(%s::uuid[])))
+"""
+DUE_AMONG = _DUE + AMONG + LIMIT
 
 
 def _queue(job: Job) -> None:
@@ -167,6 +194,7 @@ def store(job: Job, spec: JobFile) -> None:
     found = _find(job.owner, spec)
     rows = {(found[one.job].pk, one.condition) for one in wanted if one.job in found}
     kept = {pk for (pk,) in fetch(KEEP, [sorted({pk for pk, _ in rows})])}
+    notifications.notify_topic("job", job.pk)  # it may be due at once
     JobDependency.objects.bulk_create(
         JobDependency(job=job, upstream_id=upstream, condition=condition)
         for upstream, condition in sorted(rows)
