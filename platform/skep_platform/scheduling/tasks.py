@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
 from celery import shared_task
 
 from skep_platform.core import notifications
 from skep_platform.scheduling import expected_starts, planned, source
 from skep_platform.scheduling import tick as ticks
 from skep_platform.scheduling.source import verify
+
+VERIFY_WITHIN_S = 1800.0
 
 
 @shared_task(name="skep.scheduling.tick")
@@ -22,9 +26,13 @@ def tick(hinted: bool = False) -> None:
 
 @shared_task(name="skep.scheduling.verify")
 def verify_world() -> None:
-    """On queue "scheduler", as the world is its worker's. Left out while there is work to do."""
-    if not notifications.tick_hinted():
-        verify(ticks.SCHEDULER.source)
+    """On queue "scheduler", as the world is its worker's. Left out while there is work to do, but
+    not for longer than VERIFY_WITHIN_S: under constant load there always is."""
+    scheduler, now = ticks.SCHEDULER, time.monotonic()
+    if now - scheduler.verified_at < VERIFY_WITHIN_S and notifications.tick_hinted():
+        return
+    verify(scheduler.source)
+    scheduler.verified_at = now
 
 
 @shared_task(name="skep.scheduling.sample_use")

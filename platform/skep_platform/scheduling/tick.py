@@ -91,6 +91,7 @@ class Scheduler:
     next_at: when the plan may change although no fact does (seconds since the epoch)
     idle: the last plan had nothing to do, and all that it says is stored
     warnings: what was wrong with the policy of a virtual cluster in its last plan, by its name
+    verified_at: when the state was compared with the database last, by the monotonic clock
     """
 
     source: StateSource = field(default_factory=StateSource)
@@ -102,6 +103,7 @@ class Scheduler:
     warnings: dict[str, str] = field(default_factory=dict)
     metrics: PlanMetrics = field(default_factory=PlanMetrics)
     pace: Pace = field(default_factory=Pace)
+    verified_at: float = field(default_factory=time.monotonic)
 
     def warn(self, warnings: Mapping[str, str]) -> None:
         """Log what is wrong with the policy of a virtual cluster, once as long as it is."""

@@ -6,12 +6,16 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from tests.support.jobs_world import attempts_of, job_file, placed, report, submit
 from tests.support.platform_factories import make_node, make_vc
 
 from skep_platform.cluster.models import Device
+from skep_platform.core import notifications
 from skep_platform.jobs import services
 from skep_platform.scheduling import planned, tasks
+from skep_platform.scheduling import tick as ticks
 from skep_platform.scheduling.models import VcUse
 from skep_platform.scheduling.source import StateSource
 from skep_scheduler import usage
@@ -71,6 +75,22 @@ def test_the_tasks_run_on_the_scheduler_s_own_world(alice, vcs):
     tasks.sample_use()
     tasks.verify_world()
     assert VcUse.objects.filter(vc=vcs[0]).count() == 1
+
+
+def test_the_world_is_verified_now_and_then_also_while_hints_wait(vcs, monkeypatch):
+    monkeypatch.setattr(ticks, "SCHEDULER", ticks.Scheduler())
+
+    def queries() -> int:
+        notifications.valkey().set(notifications.TICK_PENDING, 1)  # as under constant load
+        with CaptureQueriesContext(connection) as captured:
+            tasks.verify_world()
+        notifications.take_tick_hint()
+        return len(captured)
+
+    assert queries() == 0
+    ticks.SCHEDULER.verified_at -= tasks.VERIFY_WITHIN_S
+    assert queries() > 0
+    assert queries() == 0
 
 
 def forecast(alice, vc, **changes):
