@@ -366,7 +366,7 @@ MIDDLEWARE = [
     "skep_platform.web.views.ContentPolicy",
     "django.middleware.security.SecurityMiddleware",
     "skep_platform.web.views.StaticFiles",
-    "django.contrib.sessions.middleware.SessionMiddleware",
+    "skep_platform.core.middleware.Sessions",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",

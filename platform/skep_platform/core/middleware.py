@@ -8,13 +8,14 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 import redis
 import structlog
 from django.conf import settings
+from django.contrib.sessions.middleware import SessionMiddleware
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
@@ -51,6 +52,20 @@ class Probes:
             if request.path == "/readyz":
                 return ready()
         return self.get_response(request)
+
+
+class Sessions(SessionMiddleware):
+    """Django's sessions, without keys that no row can have."""
+
+    def process_request(self, request: HttpRequest) -> None:
+        request.session = self.SessionStore(session_key(request.COOKIES))
+
+
+def session_key(cookies: Mapping[str, str]) -> str | None:
+    """Return the key of a browser's session, if one is given. A quoted cookie may spell any
+    character as octal digits: also NUL, which PostgreSQL refuses with an error."""
+    key = cookies.get(settings.SESSION_COOKIE_NAME, "")
+    return key if key.isalnum() else None
 
 
 class Compress(GZipMiddleware):

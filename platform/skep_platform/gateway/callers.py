@@ -32,6 +32,7 @@ from skep_platform.audit import services as audit
 from skep_platform.core import notifications
 from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError
 from skep_platform.core.events import record
+from skep_platform.core.middleware import session_key
 from skep_platform.core.serving import own_origin
 from skep_platform.gateway.socket import CLOSE_MALFORMED, Refusal, Socket
 from skep_platform.jobs import queries as jobs
@@ -52,7 +53,7 @@ class Credential:
     @classmethod
     def of(cls, socket: Socket) -> Credential:
         cookies = parse_cookie(socket.header("cookie"))
-        return cls(socket.bearer(), cookies.get(settings.SESSION_COOKIE_NAME, ""))
+        return cls(socket.bearer(), session_key(cookies) or "")
 
     def group(self) -> str:
         """Return the channel group that is notified when this credential ends."""

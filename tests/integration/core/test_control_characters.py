@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from django.conf import settings
+from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.jobs_world import attempts_of, job_file, placed, report
@@ -14,6 +16,8 @@ from tests.support.platform_factories import make_node
 from skep_jobfile.plain import CONTROL, is_plain, plain, plain_data
 from skep_platform.core.errors import SkepError
 from skep_platform.core.models import Event
+from skep_platform.gateway.callers import Credential
+from skep_platform.gateway.socket import Socket
 
 # Clipboard (OSC 52), window title, clear screen, the same by C1, and writing from right to left.
 ATTACKS = ["\x1b]52;c;ZXZpbA==\x07", "\x1b]0;root\x07", "\x1b[2J", "\x9b2J", "\x9d52;c;x\x9c",
@@ -38,6 +42,17 @@ def test_finding_s10_errors_repeat_no_control_characters(attack):
     error = SkepError(f"No {attack}", code="x", name=attack, several=[{attack: attack}])
     assert harmless(str(error.as_dict()["message"]))
     assert plain_data(error.details) == error.details
+
+
+@pytest.mark.django_db
+def test_a_session_cookie_that_no_row_can_have_is_that_of_no_one():
+    spelled = "".join(f"\\{byte:03o}" for byte in b"\0abcdefgh0123456")
+    cookie = f'{settings.SESSION_COOKIE_NAME}="{spelled}"'
+    answer = Client(raise_request_exception=False).get("/api/v1/me", HTTP_COOKIE=cookie)
+    assert answer.status_code == 401
+    header = (b"cookie", cookie.encode())
+    socket = Socket({"type": "websocket", "headers": [header]}, None, None)
+    assert Credential.of(socket).user() is None
 
 
 @pytest.mark.django_db

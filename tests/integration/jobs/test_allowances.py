@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 from django.db import connection
@@ -37,6 +39,38 @@ def test_31_finding_s7_submits_of_a_user_in_a_minute_are_limited(alice, vc):
     other = make_vc("other", members=[alice], quotas={"A100": 8})
     assert submit(alice, other)  # the limit is of this virtual cluster
     assert Job.objects.filter(vc=vc).count() == 3
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_submit_waits_for_no_count_of_another_virtual_cluster():
+    alice = make_user("alice")
+    slow, quick = (make_vc(name, members=[alice], quotas={"A100": 8}) for name in ("slow", "quick"))
+    counts, may_go_on = threading.Event(), threading.Event()
+
+    def hang(execute, sql, params, many, context):
+        if "sum(tasks_total)" in sql:
+            counts.set()
+            assert may_go_on.wait(60)
+        return execute(sql, params, many, context)
+
+    def take(vc, *wrappers):
+        try:
+            with ExitStack() as stack:
+                for wrapper in wrappers:
+                    stack.enter_context(connection.execute_wrapper(wrapper))
+                allowances.take(alice, vc, 1)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(take, slow, hang)
+        try:
+            assert counts.wait(60)
+            pool.submit(take, quick).result(30)
+            assert not first.done()
+        finally:
+            may_go_on.set()
+        first.result(60)
 
 
 def test_finding_s7_the_answer_says_when_to_come_back(alice, vc):

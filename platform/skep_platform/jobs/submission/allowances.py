@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -190,7 +191,7 @@ def take(user: User, vc: VirtualCluster, tasks: int) -> None:
     with the numbers."""
     limits = limits_of(vc)
     _take_submit(user, vc, limits["submits_per_minute"])
-    with _lock:
+    with _lock_of(vc.pk):
         load = _load(vc, FRESH_S)
         if _exceeded(load, user, tasks, limits):
             load = _load(vc, 0.0)
@@ -237,6 +238,18 @@ _loads: dict[UUID, _Load] = {}
 _checks: Counter[int] = Counter()
 
 
+@lru_cache(maxsize=MOST_REMEMBERED)
+def _made_lock(_: UUID) -> threading.Lock:
+    return threading.Lock()
+
+
+def _lock_of(vc: UUID) -> threading.Lock:
+    """Return the lock under which jobs of this virtual cluster are counted: submits to another one
+    do not wait for its query."""
+    with _lock:
+        return _made_lock(vc)
+
+
 def _load(vc: VirtualCluster, fresh_s: float) -> _Load:
     known = _loads.get(vc.pk)
     if known is not None and time.monotonic() - known.read_at < fresh_s:
@@ -249,9 +262,10 @@ def _load(vc: VirtualCluster, fresh_s: float) -> _Load:
             found.active += jobs
         found.tasks += int(tasks)
         found.of_user[owner] += jobs
-    if len(_loads) >= MOST_REMEMBERED:
-        _loads.clear()
-    _loads[vc.pk] = found
+    with _lock:
+        if len(_loads) >= MOST_REMEMBERED:
+            _loads.clear()
+        _loads[vc.pk] = found
     return found
 
 
