@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import structlog
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Count, F, Q
@@ -25,6 +26,7 @@ from skep_platform.accounts.models import User
 from skep_platform.core import notifications, user_events
 from skep_platform.core.bulk import loaded
 from skep_platform.core.compiled import Compiled
+from skep_platform.core.failures import is_database_away
 from skep_platform.core.models import Event
 from skep_platform.core.user_events import BY_KIND, Channel, UserEvent, wants
 from skep_platform.jobs.models import Job
@@ -32,6 +34,8 @@ from skep_platform.notifications import mail, preferences
 from skep_platform.notifications.models import Delivery, DeliveryState, Notification, Webhook
 from skep_platform.notifications.texts import MAX_ITEMS, Item
 from skep_platform.tenancy.models import Membership, Role
+
+log = structlog.get_logger(__name__)
 
 BATCH = 1000  # events
 ROUNDS = 20  # batches in one run of the task
@@ -61,7 +65,7 @@ def collect() -> int:
                 return done
             rows = [loaded(Event, _COLUMNS, values) for values in _WAITING.rows()]
             if rows:
-                _handle(rows, timezone.now())
+                _handle_all(rows, timezone.now())
                 Event.objects.filter(pk__in=[row.pk for row in rows]).update(notify=False)
         done += len(rows)
         if len(rows) < BATCH:
@@ -78,6 +82,23 @@ def _alone() -> bool:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [LOCK])
         return bool(cursor.fetchone()[0])
+
+
+def _handle_all(rows: Sequence[Event], now: datetime) -> None:
+    """Handle these events. Where that fails, each half by itself, down to the one that is to blame:
+    it is logged and notifies no one, so that those behind it do."""
+    try:
+        with transaction.atomic():
+            _handle(rows, now)
+    except Exception as error:
+        if is_database_away(error):
+            raise
+        if len(rows) == 1:
+            log.exception("event_not_notified", id=rows[0].pk, kind=rows[0].kind)
+            return
+        half = len(rows) // 2
+        _handle_all(rows[:half], now)
+        _handle_all(rows[half:], now)
 
 
 def _handle(rows: Sequence[Event], now: datetime) -> None:

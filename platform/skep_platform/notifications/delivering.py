@@ -127,6 +127,14 @@ async def _post_all(ready: Sequence[Delivery]) -> list[tuple[Delivery, str]]:
 
 
 async def _post(one: Delivery) -> str:
+    try:
+        return await _send(one)
+    except Exception as error:  # the others of the claim would be sent again with it
+        log.exception("webhook_not_sent", delivery=str(one.pk))
+        return f"It could not be sent ({type(error).__name__})."
+
+
+async def _send(one: Delivery) -> str:
     assert one.webhook is not None
     secrets = webhooks.opened(one.webhook)
     if secrets is None:

@@ -53,6 +53,11 @@ def _send(one: Delivery, connection: Any, done: Done) -> None:
         _message(one, connection).send()
     except smtp.ERRORS as error:
         done(one, *smtp.meaning(error))
+    except (KeyError, ValueError, TypeError) as error:
+        # It cannot be written, as one of an event that only a newer server knows: the others of
+        # the claim are sent all the same.
+        log.exception("mail_not_written", delivery=str(one.pk))
+        done(one, f"It could not be written ({type(error).__name__}).", False)
     else:
         done(one, "", True)
 

@@ -21,6 +21,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import structlog
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Model, QuerySet, Window
@@ -30,6 +31,7 @@ from django.utils import timezone
 from skep_jobfile.addresses import without_credentials
 from skep_platform.core import notifications
 from skep_platform.core.bulk import fetch
+from skep_platform.core.failures import is_database_away
 from skep_platform.core.models import Event
 from skep_platform.interactive.models import App, AppSession
 from skep_platform.jobs import queries
@@ -65,6 +67,8 @@ from skep_platform.telemetry.models import JobUse, MetricLog, TaskHistory, TaskR
 from skep_platform.usage import counting
 from skep_platform.usage.models import JobUsage
 
+log = structlog.get_logger(__name__)
+
 LOCK = 0x5CEF  # of PostgreSQL's advisory locks: one process at a time
 JOBS = 200  # at most in one batch
 ROWS = 20_000  # of task attempts and samples that a batch deletes, about; one job may have more
@@ -97,6 +101,7 @@ SELECT j.id, j.tasks_total * greatest(j.attempt, 1) + octet_length(j.spec_text) 
            + coalesce(u.gpu_hours, 0)
   FROM jobs_job j LEFT JOIN telemetry_jobuse u ON u.job_id = j.id
  WHERE j.finished_at < %(before)s AND j.state = ANY(%(ended)s)
+   AND j.id <> ALL(%(left_out)s::uuid[])
    AND j.logs_deleted_at IS NOT NULL AND j.use_counted AND j.diagnosing_at IS NULL
    AND NOT EXISTS (SELECT FROM telemetry_logchunk c WHERE c.job_id = j.id)
    AND NOT EXISTS (SELECT FROM jobs_taskattempt a WHERE a.job_id = j.id AND a.released_at IS NULL)
@@ -128,8 +133,22 @@ def archive_old() -> int:
     if before is None:
         return 0
     until, moved = time.monotonic() + BUDGET_S, 0
-    while time.monotonic() < until and (some := _archive_some(before)):
-        moved += some
+    most, left_out = JOBS, list[UUID]()
+    while time.monotonic() < until:
+        taken: list[UUID] = []
+        try:
+            _archive_some(before, most, left_out, taken)
+        except Exception as error:
+            if not taken or is_database_away(error):
+                raise
+            if len(taken) == 1:  # it stays, and those behind it are moved
+                log.exception("job_not_archived", job_id=str(taken[0]))
+                left_out.append(taken[0])
+            most = max(len(taken) // 2, 1)
+            continue
+        if not taken:
+            break
+        moved, most = moved + len(taken), JOBS if most == JOBS else min(2 * most, JOBS)
     return moved
 
 
@@ -159,22 +178,23 @@ def delete_old() -> int:
 
 
 @transaction.atomic
-def _archive_some(before: datetime) -> int:
+def _archive_some(before: datetime, most: int, left_out: Sequence[UUID], taken: list[UUID]) -> None:
+    """Move at most `most` jobs, and add their ids to `taken` before anything can fail."""
     if not fetch("SELECT pg_try_advisory_xact_lock(%s)", [LOCK])[0][0]:
-        return 0
+        return
     counting.wait_for_count()  # before rows are locked, as whoever changes usage does
-    ids = _due(before)
-    if not ids:
-        return 0
-    ArchivedJob.objects.bulk_create(_rows(ids))
-    _delete_jobs(ids)
+    taken += _due(before, most, left_out)
+    if not taken:
+        return
+    ArchivedJob.objects.bulk_create(_rows(taken))
+    _delete_jobs(taken)
     notifications.notify_topic("jobs")
-    return len(ids)
 
 
-def _due(before: datetime) -> list[UUID]:
+def _due(before: datetime, most: int, left_out: Sequence[UUID]) -> list[UUID]:
     """Lock the next jobs and return their ids: at least one, and no more than a batch takes."""
-    params = {"before": before, "ended": sorted(JOB.terminal), "most": JOBS}
+    params = {"before": before, "ended": sorted(JOB.terminal), "most": most}
+    params["left_out"] = list(left_out)
     found: list[UUID] = []
     rows = 0.0
     for pk, weight in fetch(DUE, params):

@@ -256,3 +256,13 @@ class TestOthers:
         with time_machine.travel(timezone.now() + timedelta(days=31)):
             assert services.delete_old() == 2
         assert not Notification.objects.exists()
+
+
+def test_an_event_that_cannot_be_read_keeps_no_other_one_from_being_notified(alice, vc):
+    Event.objects.create(
+        subject_type="vc", subject_id="no id", kind="vc.over_quota", message="?", notify=True
+    )
+    notify("job.failed", "job", make_job(vc, alice, name="train").pk, "Failed.")
+    assert collecting.collect() == 2
+    assert Notification.objects.get(user=alice).count == 1
+    assert collecting.collect() == 0

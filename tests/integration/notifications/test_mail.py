@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import pytest
 import time_machine
@@ -51,6 +52,23 @@ def fail(user, vc, *names: str) -> None:
 
 def later(seconds: float):
     return time_machine.travel(timezone.now() + timedelta(seconds=seconds))
+
+
+def test_an_event_that_only_a_newer_server_knows_keeps_no_other_mail_from_being_sent(
+    mailbox, alice, vc
+):
+    fail(alice, vc, "a")
+    newer = Delivery.objects.get()
+    newer.pk, newer.event, newer.due_at = uuid4(), "job.teleported", timezone.now()
+    newer._state.adding = True
+    newer.save()
+    with later(61):
+        delivering.deliver("email")
+    (mail,) = mailbox.mails
+    assert mail["Subject"] == "[Skep] Job a failed"
+    newer.refresh_from_db()
+    assert (newer.state, newer.error) == ("pending", "It could not be written (KeyError).")
+    assert newer.due_at > timezone.now()
 
 
 def test_a_mail_waits_for_more_of_its_kind_and_is_sent_once(mailbox, alice, vc):

@@ -9,6 +9,7 @@ import json
 import socket
 import time
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 import time_machine
@@ -102,6 +103,21 @@ class TestRequests:
 
 
 class TestFailures:
+    def test_an_event_that_only_a_newer_server_knows_has_no_other_request_sent_again(
+        self, receiver, alice, vc
+    ):
+        webhooks.create(alice, "ci", receiver.url())
+        fail(alice, vc, "train")
+        newer = Delivery.objects.get()
+        newer.pk, newer.event = uuid4(), "job.teleported"
+        newer._state.adding = True
+        newer.save()
+        assert deliver() == 2
+        assert len(receiver.requests) == 1
+        assert sorted(errors()) == ["", "It could not be sent (KeyError)."]
+        deliver(delivering.CLAIM_S + 10)
+        assert len(receiver.requests) == 1
+
     def test_a_failure_is_tried_again_with_the_same_delivery_id(self, receiver, alice, vc):
         webhooks.create(alice, "ci", receiver.url())
         receiver.status = 500
