@@ -72,6 +72,17 @@ def is_undone(error: BaseException) -> bool:
     return sqlstate(error).startswith(UNDONE)
 
 
+def is_cut_off(error: BaseException) -> bool:
+    """Whether the connection ended, or leads to a server that takes no writes any more, as in a
+    failover. What was under way is to blame for nothing, and may be done or not."""
+    if not isinstance(error, DatabaseError | InterfaceError):
+        return False
+    state = sqlstate(error)
+    if not state:
+        return isinstance(error, OperationalError | InterfaceError)
+    return state == READ_ONLY or state.startswith(("08", "57P"))
+
+
 def is_database_away(error: BaseException) -> bool:
     """Whether this error means that the database is away for a moment."""
     if not isinstance(error, DatabaseError | InterfaceError):

@@ -121,7 +121,7 @@ def _place_group(group: Sequence[Placement]) -> set[str]:
     try:
         return _write(group, jobs)
     except (DatabaseError, PortsExhausted, NoNetwork, NoDevices) as error:
-        if not connection.is_usable():
+        if failures.is_cut_off(error) or not connection.is_usable():
             raise  # and with the connection the tick's lock is gone
         if len(group) > 1:
             return set(chain.from_iterable(_place_group([placement]) for placement in group))

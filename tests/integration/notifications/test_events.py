@@ -260,7 +260,7 @@ class TestOthers:
 
 def test_an_event_that_cannot_be_read_keeps_no_other_one_from_being_notified(alice, vc):
     Event.objects.create(
-        subject_type="vc", subject_id="no id", kind="vc.over_quota", message="?", notify=True
+        subject_type="vc", subject_id="no id", kind="budget.warning", message="?", notify=True
     )
     notify("job.failed", "job", make_job(vc, alice, name="train").pk, "Failed.")
     assert collecting.collect() == 2
