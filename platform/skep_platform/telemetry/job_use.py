@@ -10,13 +10,14 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import connection
 from django.db.models import Exists, Max, OuterRef, Q, QuerySet
 from django.db.models.functions import Now
 
 from skep_platform.core import notifications
 from skep_platform.core.bulk import fetch
 from skep_platform.core.errors import NotFound
+from skep_platform.jobs.lifecycle import one_by_one
 from skep_platform.jobs.models import Job, TaskAttempt, TaskRole
 from skep_platform.telemetry import calibration
 from skep_platform.telemetry.downsampling import GPU_ROWS, TASK_ROWS, first_row, last_row
@@ -30,22 +31,30 @@ PATIENCE = timedelta(minutes=10)
 
 def count_due() -> int:
     """Count jobs that finished a moment ago; returns how many. A constant number of queries, safe
-    at any time: two rounds at once count the same twice and store it once."""
-    jobs = list(_due().order_by("finished_at")[:BATCH])
-    if not jobs:
-        return 0
+    at any time: two rounds at once count the same twice and store it once. One that cannot be
+    counted is logged and left out."""
+    jobs = {job.pk: job for job in _due().order_by("finished_at")[:BATCH]}
+    counted: set[UUID] = set()
+
+    def count(ids: Sequence[UUID]) -> None:
+        _count([jobs[pk] for pk in ids])
+        counted.update(ids)
+
+    one_by_one.change("use", list(jobs), count)
+    return len(counted)
+
+
+def _count(jobs: Sequence[Job]) -> None:
     ids = [job.pk for job in jobs]
     roles, hours = _role_uses(ids), _gpu_hours(ids)
     uses = [_use(job, roles.get(job.pk, []), hours.get(job.pk, 0.0)) for job in jobs]
-    with transaction.atomic():
-        JobUse.objects.bulk_create(uses, ignore_conflicts=True)
-        mine = {job for (job,) in fetch(MARK, [ids])}
-        calibration.count(job for job in jobs if job.pk in mine)
-        with connection.cursor() as cursor:
-            cursor.execute(WARMUPS, [ids])
-        for job in ids:
-            notifications.notify_topic("job", job)
-    return len(jobs)
+    JobUse.objects.bulk_create(uses, ignore_conflicts=True)
+    mine = {job for (job,) in fetch(MARK, [ids])}
+    calibration.count(job for job in jobs if job.pk in mine)
+    with connection.cursor() as cursor:
+        cursor.execute(WARMUPS, [ids])
+    for job in ids:
+        notifications.notify_topic("job", job)
 
 
 def use_of(job: Job) -> JobUse:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from tests.support.gateway_rows import running_attempt
@@ -81,6 +82,14 @@ def test_hours_means_and_peaks_with_what_was_asked():
         "asked": {"gpus": 2, "cpus": 1.0, "memory_mb": 1024},
         "advice": [],
     }
+
+
+def test_a_job_that_cannot_be_counted_keeps_no_other_one_from_it():
+    jobs = [finish(running_attempt(), ago_s=100 - n) for n in range(3)]
+    odd = {"state": JobState.SUCCEEDED, "started_at": F("created_at"), "prediction": ["odd"]}
+    Job.objects.filter(pk=jobs[1].pk).update(**odd)
+    assert job_use.count_due() == 2
+    assert Job.objects.get(use_counted=False).pk == jobs[1].pk
 
 
 def test_asked_eight_gpus_used_five_percent_of_them():
