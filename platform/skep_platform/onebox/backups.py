@@ -22,7 +22,7 @@ import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -201,14 +201,9 @@ def _fill(home: Home, environment: Mapping[str, str], folder: Path) -> None:
     if stores == "local":
         copied = _copy(home, folder / TAR, {})
         names.append(TAR)
-    database = _database(environment)
-    _run(
-        [_program("pg_dump"), "--format=custom", "--no-owner", f"--file={folder / DUMP}"], database
-    )
+    rows = _dump(environment, folder / DUMP)
     if stores == "local":
         _copy(home, folder / TAR, copied)
-    with psycopg.connect(environment["SKEP_DATABASE_URL"]) as connection:
-        rows = connection.execute("SELECT app, name FROM django_migrations ORDER BY id").fetchall()
     parts = [Part(n, (folder / n).stat().st_size, _sha256(folder / n)) for n in names]
     made = Manifest(
         FORMAT,
@@ -219,6 +214,23 @@ def _fill(home: Home, environment: Mapping[str, str], folder: Path) -> None:
         parts,
     )
     write_private(folder / MANIFEST, json.dumps(asdict(made), indent=1) + "\n")
+
+
+def _dump(environment: Mapping[str, str], to: Path) -> list[tuple[str, str]]:
+    """Dump the database; return the migrations that the dump has: both are read from one snapshot,
+    as others may be applied meanwhile."""
+    # Closed without a commit: the server may have ended a session that was idle for so long.
+    with closing(psycopg.connect(environment["SKEP_DATABASE_URL"])) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.read_only = True
+        rows = connection.execute(MIGRATIONS).fetchall()
+        (snapshot,) = connection.execute("SELECT pg_export_snapshot()").fetchone() or ("",)
+        dump = ["--format=custom", "--no-owner", f"--snapshot={snapshot}", f"--file={to}"]
+        _run([_program("pg_dump"), *dump], _database(environment))
+    return [(app, name) for app, name in rows]
+
+
+MIGRATIONS = "SELECT app, name FROM django_migrations ORDER BY id"
 
 
 def _record(environment: Mapping[str, str], folder: Path) -> None:
