@@ -30,6 +30,7 @@ from skep_platform.telemetry.queries import (
     read_lines,
     stream_bytes,
 )
+from skep_platform.telemetry.retention import check_kept
 
 PIECE = 4 * MAX_CHUNK  # bytes of chunks that are read at a time
 WINDOW = 16 * MAX_CHUNK  # bytes of lines that wait for older ones, which arrived later
@@ -61,7 +62,8 @@ async def job_download(
     as_json: bool = False,
 ) -> AsyncIterator[bytes]:
     """The merged log as far as it is stored now, its lines ordered by time. Lines of different
-    tasks never mix; with `prefix` each begins with its task's name."""
+    tasks never mix; with `prefix` each begins with its task's name. Raises EOFError and Gone where
+    the log is deleted meanwhile: the transfer is broken off."""
     end = await _off_loop(newest_cursor, job, which)
     writer: _Writer = (
         _Lines(settled, _json_of if as_json else _text_of(prefix))
@@ -72,8 +74,10 @@ async def job_download(
     cursor = 0
     while cursor < end:
         chunks = await _off_loop(next_chunks, job, which, cursor, end, PIECE)
+        # The time of the log may be over by now: what is left of it would look like all of it.
+        check_kept(job)
         if not chunks:
-            break
+            raise EOFError(f"the log of {job.pk} ends at {cursor}, not at {end}")
         cursor = chunks[-1].cursor
         yield await _off_loop(_merge, order, writer, chunks, WINDOW)
     yield await _off_loop(_merge, order, writer, [], 0)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import time_machine
+from asgiref.sync import async_to_sync, sync_to_async
 from django.core.files.storage import storages
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -13,11 +16,12 @@ from django.utils import timezone
 from tests.support.gateway_rows import frame, running_attempt
 from tests.support.platform_factories import release
 
-from skep_platform.core.errors import Unavailable
+from skep_platform.core.errors import Gone, Unavailable
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.jobs.states import JobState
-from skep_platform.telemetry import retention
+from skep_platform.telemetry import download, retention
 from skep_platform.telemetry.models import LogChunk
+from skep_platform.telemetry.queries import Filter
 from skep_platform.telemetry.services import append_logs
 
 pytestmark = pytest.mark.django_db
@@ -58,6 +62,29 @@ def test_those_whose_time_is_over_and_no_others():
     assert abs(found[old.job_id] - timezone.now()) < timedelta(minutes=1)
     assert found[young.job_id] is found[living.job_id] is None
     assert retention.delete_old_logs() == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_download_is_broken_off_when_the_log_is_deleted_meanwhile(monkeypatch):
+    """What is left of it would look like all of it."""
+    monkeypatch.setattr(download, "PIECE", 1)
+    monkeypatch.setattr(download, "WINDOW", 0)
+    job = wrote(5, days_ago=6.99).job
+    job.refresh_from_db()
+
+    async def read(then: Callable[[], object]) -> bytes:
+        pieces = download.job_download(job, Filter(), prefix=False, settled=False)
+        found = await anext(pieces)
+        await sync_to_async(then)()
+        return found + b"".join([piece async for piece in pieces])
+
+    def delete() -> None:
+        with time_machine.travel(timezone.now() + timedelta(hours=1)):
+            assert retention.delete_old_logs() == 1
+
+    assert async_to_sync(read)(lambda: None) == 5 * b"abc\n"
+    with pytest.raises((EOFError, Gone)):
+        async_to_sync(read)(delete)
 
 
 def test_for_ever_with_0_days(settings):
