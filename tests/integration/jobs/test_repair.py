@@ -11,7 +11,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 from structlog.testing import capture_logs
 from tests.support.at_once import at_once
-from tests.support.jobs_world import attempts_of, event_kinds, placed, report
+from tests.support.jobs_world import attempts_of, event_kinds, fact, placed, report, states_of
 from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_platform.cluster.models import Node
@@ -52,6 +52,17 @@ def test_a_job_that_cannot_be_repaired_keeps_no_other_one_from_it(alice, vc, mon
     assert [(one["job_id"], one["step"]) for one in failed] == [(str(bad.pk), "overtime")]
     ended = set(Job.objects.exclude(exit_reason=None).values_list("pk", flat=True))
     assert ended == {job.pk for job in jobs} - {bad.pk}
+
+
+def test_facts_that_cannot_be_stored_keep_no_others_of_the_node_from_it(alice, vc, node):
+    bad, good = placed(alice, vc, name="bad"), placed(alice, vc, name="good")
+    Job.objects.filter(pk=bad.pk).update(exit_reason=["no", "reason"], verdict="odd")
+    facts = [fact(*attempts_of(job), "running") for job in (bad, good)]
+    with capture_logs() as logs:
+        services.apply_facts(node.pk, facts)
+    assert states_of(good) == ["RUNNING"]
+    failed = [one["attempt_id"] for one in logs if one["event"] == "facts_not_stored"]
+    assert failed == [str(attempt.pk) for attempt in attempts_of(bad)]
 
 
 def test_a_step_that_fails_keeps_no_later_step_from_running(alice, vc, monkeypatch):

@@ -20,6 +20,7 @@ from skep_platform.cluster.services import bump_revision
 from skep_platform.core import notifications
 from skep_platform.core.bulk import Writes, database_time, fetch, insert_rows
 from skep_platform.core.events import event
+from skep_platform.core.failures import is_database_away
 from skep_platform.core.models import Event
 from skep_platform.jobs.lifecycle import diagnosing, facts, messages, preempting
 from skep_platform.jobs.lifecycle.advance import advance
@@ -56,15 +57,33 @@ def apply_facts(node_id: UUID, batch: Sequence[AttemptFact]) -> None:
 def apply_facts_of_nodes(batches: Mapping[UUID, Sequence[AttemptFact]]) -> None:
     """Store the facts of these nodes in one transaction. To store them again changes nothing. Facts
     about attempts that are not on the node that reports them, or of another epoch, are logged and
-    ignored."""
+    ignored; so are those that cannot be stored, which the agent would repeat for ever and with them
+    all later ones of its node."""
     reported = {
         (node_id, attempt_id): found
         for node_id, batch in batches.items()
         for attempt_id, found in _sort(batch).items()
     }
     if reported:
+        _apply_each(reported)
+
+
+def _apply_each(reported: Reported) -> None:
+    """Apply facts; where that fails, each half by itself, down to the attempt that is to blame."""
+    try:
         with transaction.atomic():
             _apply(reported)
+    except Exception as error:
+        if is_database_away(error):
+            raise
+        keys = list(reported)
+        if len(keys) == 1:
+            node_id, attempt_id = keys[0]
+            ids = {"node_id": str(node_id), "attempt_id": str(attempt_id)}
+            log.exception("facts_not_stored", **ids, phases=[f.phase for f in reported[keys[0]]])
+            return
+        for some in (keys[: len(keys) // 2], keys[len(keys) // 2 :]):
+            _apply_each({key: reported[key] for key in some})
 
 
 @transaction.atomic
