@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from skep_jobfile.secret_values import MIN_MASKED, masks_of
 from skep_platform.core import encryption
-from skep_platform.jobs.containers.specs import Secrets, ssh_key
+from skep_platform.jobs.containers.job_secrets import Secrets
+from skep_platform.jobs.containers.specs import ssh_key
 
 
 def covered(text: str, masks: list[str]) -> str:

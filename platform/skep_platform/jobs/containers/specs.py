@@ -6,7 +6,6 @@ which it is the only member.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -30,7 +29,7 @@ from skep_agent.protocol import (
     WorkingFiles,
 )
 from skep_jobfile.budget import TooMuchText
-from skep_jobfile.secret_values import masks_of, names_secrets, render_secrets, secret_texts
+from skep_jobfile.secret_values import masks_of
 from skep_platform.accounts import ssh_keys
 from skep_platform.core import encryption
 from skep_platform.core.compiled import Among, Compiled
@@ -40,6 +39,7 @@ from skep_platform.images.credentials import StoredLogins
 from skep_platform.jobs.containers import gang, mounts
 from skep_platform.jobs.containers.environment import Environments
 from skep_platform.jobs.containers.gang import Block, Gang, Member, hostname
+from skep_platform.jobs.containers.job_secrets import Secrets
 from skep_platform.jobs.containers.mounts import Mounts
 from skep_platform.jobs.models import GangNetwork, Job, TaskAttempt, TaskRole
 from skep_platform.tenancy.limits import limits_of_many
@@ -485,33 +485,6 @@ def _network(
         member = members[row["id"]]
         nodes[name].tasks[hostname(member.role, member.index)] = row["address"]
     return protocol.GangNetwork(vni=network.vni, subnet=block.subnet, nodes=list(nodes.values()))
-
-
-@dataclass(frozen=True, slots=True)
-class Secrets:
-    """What one job keeps secret, opened."""
-
-    values: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    auths: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
-    api_token: str = field(default="", repr=False)
-
-    @classmethod
-    def opened(
-        cls, sealed: bytes | memoryview | None, token: bytes | memoryview | None = None
-    ) -> Secrets:
-        """Open the secrets of a row, and the API token of the job. Raises DecryptionFailed."""
-        api_token = encryption.open(token).decode() if token is not None else ""
-        known = json.loads(encryption.open(sealed)) if sealed is not None else {}
-        return cls(known.get("secrets") or {}, known.get("auths") or {}, api_token)
-
-    def rendered(self, text: str) -> tuple[str, bool]:
-        """Return the text as the container gets it, and whether it has a secret now."""
-        return render_secrets(text, self.values), names_secrets(text)
-
-    def masks(self) -> list[str]:
-        """Return what no log line may show, longest first."""
-        texts = [*secret_texts(self.values), *filter(None, [self.api_token])]
-        return masks_of(texts)
 
 
 def ssh_key(job_id: object, attempt: int) -> Ed25519PrivateKey:
