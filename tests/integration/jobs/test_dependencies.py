@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from tests.support.jobs_world import attempts_of, explain, report, submit, tick
 from tests.support.platform_api import Api
@@ -15,6 +16,7 @@ from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_platform.core import notifications
 from skep_platform.core.errors import SkepError
+from skep_platform.core.serving import at_database
 from skep_platform.jobs import services
 from skep_platform.jobs.lifecycle import dependencies
 from skep_platform.jobs.models import Job
@@ -217,6 +219,7 @@ def test_only_what_waits_for_a_changed_job_is_looked_at(monkeypatch):
     make_node("n1", gpus=8)
     monkeypatch.setattr(dependencies, "WHOLE_S", 60.0)
     monkeypatch.setattr(dependencies, "_whole_at", time.monotonic())
+    monkeypatch.setattr(dependencies, "_were_due", [])
     first = submit(alice, vc, name="first")
     waiting = [submit(alice, vc, name=f"job-{n}", skep=after(("first", "after"))) for n in range(3)]
     notifications.take_changed_jobs(100)
@@ -237,7 +240,27 @@ def test_only_what_waits_for_a_changed_job_is_looked_at(monkeypatch):
 
     Job.objects.filter(pk=waiting[0].pk).update(awaits_dependencies=True)
     notifications.take_changed_jobs(100)  # lost
+    assert str(late.pk) in looked()[0]  # it was due, and its row may have been locked
     assert looked() == []
     monkeypatch.setattr(dependencies, "_whole_at", -math.inf)
     assert looked()
     assert not Job.objects.get(pk=waiting[0].pk).awaits_dependencies
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_due_job_whose_row_was_locked_is_queued_at_the_next_look(monkeypatch):
+    alice = make_user("alice")
+    vc = make_vc("vision", quotas={"A100": 8}, members=[alice])
+    make_node("n1", gpus=8)
+    monkeypatch.setattr(dependencies, "WHOLE_S", math.inf)
+    monkeypatch.setattr(dependencies, "_whole_at", time.monotonic())
+    first = submit(alice, vc, name="first")
+    due = submit(alice, vc, name="due", skep=after(("first", "after")))
+    tick()
+    report(attempts_of(first), "running")
+    with ThreadPoolExecutor(1) as other, transaction.atomic():
+        Job.objects.select_for_update().get(pk=due.pk)
+        other.submit(at_database, dependencies.resolve).result(30)
+    assert Job.objects.get(pk=due.pk).awaits_dependencies
+    dependencies.resolve()
+    assert not Job.objects.get(pk=due.pk).awaits_dependencies

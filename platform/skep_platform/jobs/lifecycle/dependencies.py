@@ -65,20 +65,24 @@ def resolve(limit: int = BATCH) -> None:
 
     Looks at those that wait for a job which changed, and each WHOLE_S at all that wait, as the
     broker that has the ids of changed jobs may lose some."""
-    global _whole_at
+    global _whole_at, _were_due
     changed, now = notifications.take_changed_jobs(MOST_CHANGED), time.monotonic()
-    if changed is None or len(changed) == MOST_CHANGED or now - _whole_at >= WHOLE_S:
-        rows = fetch(DUE, [limit])
-        _whole_at = now
+    whole_at, _whole_at = _whole_at, -inf  # where this fails, the next look is at all of them
+    if changed is None or len(changed) == MOST_CHANGED or now - whole_at >= WHOLE_S:
+        rows, whole_at = fetch(DUE, [limit]), now
     else:
+        changed += _were_due
         rows = fetch(DUE_AMONG, [changed, changed, limit]) if changed else []
-    if len(rows) == limit:
-        _whole_at = -inf  # the next look finds the rest
     due = {row[0]: row[1:] for row in rows}
     change("dependencies", list(due), lambda some: _resolve({pk: due[pk] for pk in some}))
+    _were_due = list(map(str, due))
+    if len(rows) < limit:
+        _whole_at = whole_at  # else the next look finds the rest
 
 
 _whole_at = -inf  # when all waiting jobs were looked at last, by the monotonic clock
+# What was due at the last look: a job whose row was locked then is so still.
+_were_due: list[str] = []
 
 
 def _resolve(due: Mapping[UUID, tuple[UUID | None, str, str]]) -> None:
