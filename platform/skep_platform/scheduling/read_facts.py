@@ -21,6 +21,7 @@ from skep_platform.cluster import floors
 from skep_platform.cluster.models import Device, Node, NodeState
 from skep_platform.cluster.services import cell_layout
 from skep_platform.core.bulk import fetch
+from skep_platform.core.logs import rarely
 from skep_platform.jobs.models import Job, TaskRole
 from skep_platform.tenancy import claims
 from skep_platform.usage import budgets
@@ -177,9 +178,27 @@ def _read(ids: list[str]) -> Iterator[GangFacts]:
     members, held, lacking = members_of(list(jobs)), _held(list(jobs)), _lacking(jobs.values())
     for pk in ids:
         if job := jobs.get(pk):
-            yield job.as_facts(tuple(members[pk]), tuple(held[pk]), lacking[pk])
+            yield _facts(job, tuple(members[pk]), tuple(held[pk]), lacking[pk])
         else:
             yield GangFacts(pk)
+
+
+def _facts(
+    job: _Job,
+    members: tuple[facts.Member, ...],
+    held: tuple[facts.TaskAllocation, ...],
+    lacking: Sequence[Lacking],
+) -> GangFacts:
+    """Return the facts of a gang. One whose row cannot be read would stop all others: it keeps what
+    it holds, and is not planned while it waits."""
+    try:
+        return job.as_facts(members, held, lacking)
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        rarely(log, job.id, "gang_unreadable", job_id=job.id, error=repr(error)[:300])
+    if not held:
+        return GangFacts(job.id)
+    plain = replace(job, avoid_nodes="{}", speeds=None, elastic=None, reserved=None)
+    return plain.as_facts(members, held, lacking)
 
 
 @dataclass(frozen=True, slots=True)

@@ -398,3 +398,16 @@ def test_waiting_counts_from_when_a_job_came_back_and_its_place_from_when_it_was
 
 def waiting(source: StateSource, job: Job) -> Gang:
     return source.catch_up().waiting[str(job.pk)]
+
+
+def test_a_job_that_cannot_be_read_keeps_no_other_one_from_being_placed():
+    alice = make_user("alice")
+    vc = make_vc("vision", quotas={"A100": 4}, members=[alice])
+    make_node("n1", gpus=4)
+    runs = jobs_world.placed(alice, vc, gpus=2)
+    bad = jobs_world.submit(alice, vc, name="bad")
+    Job.objects.filter(pk__in=[runs.pk, bad.pk]).update(avoid_nodes=["no", "mapping"])
+    good = [jobs_world.submit(alice, vc, name=f"good-{n}", gpus=1) for n in range(3)]
+    scheduler = Scheduler()
+    assert run_once(scheduler) == {str(job.pk) for job in good[:2]}  # beside the one that runs
+    assert verify(scheduler.source) == []
