@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -92,7 +93,8 @@ def test_no_one_on_this_machine_guesses_passwords_under_many_addresses(box):
         url = f"{box.url}/api/v1/auth/token"
         return httpx.post(url, json=body, headers=address, timeout=60).status_code
 
-    assert [guess(number) for number in range(12)][-1] == 429
+    with ThreadPoolExecutor(12) as pool:  # at once: a slow machine makes no minute of them
+        assert 429 in pool.map(guess, range(12))
 
 
 def test_a_second_supervisor_says_that_one_runs(box):
