@@ -100,8 +100,8 @@ class XidWatcher:
                 self._ended.wait(WAIT_MS / 1000)
 
     def _watch(self) -> None:
-        """Until `pause` or `close`. GPUs that come later are registered together with the others,
-        in a new set: before the old one is freed, so that no error is missed between the two."""
+        """Take events until `pause` or `close`. GPUs that come later are registered together with
+        the others, in a new set: before the old one is freed, so that no error is missed."""
         events = None
         try:
             while not self._ended.is_set() and (wanted := self._wanted) is not None:

@@ -40,7 +40,7 @@ from skep_agent.runtimes.scratch_images import mount_image
 from skep_agent.threads import Threads
 
 T = TypeVar("T")
-# Of one server, or one root: one that does not answer holds these, and nobody else's.
+# Of one server, or one root: one that does not answer holds these, and those of no other.
 THREADS = 4
 LOCAL_THREADS = 4
 MOUNT_S = 60.0
