@@ -301,6 +301,8 @@ def test_a_list_of_jobs_reports_in_a_few_words_when_each_starts(server):
     ]
     server.get("/jobs").respond(json={"results": rows, "next": None, "previous": None})
     shown = skep("ls").output
-    assert f"Starts {start.astimezone():%H:%M} (in 25 min)" in shown
+    at = start.astimezone()
+    day = "" if at.date() == datetime.now().astimezone().date() else f"{at:%Y-%m-%d} "
+    assert f"Starts {day}{at:%H:%M} (in 25 min)" in shown
     assert "Needs 8 GPUs" in shown
     assert "vision owns 8" not in shown
