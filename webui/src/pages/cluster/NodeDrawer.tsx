@@ -53,11 +53,13 @@ export function NodeDrawer({ name, onClose }: { name: string | null; onClose: ()
               No task is started: {node.network_problem}
             </p>
           ) : null}
-          {node.warnings.map((warning) => (
-            <p key={warning.code} className={css.cordoned} role="status">
-              {warning.message} {warning.action}
-            </p>
-          ))}
+          {user?.is_admin
+            ? node.warnings.map((warning) => (
+                <p key={warning.code} className={css.cordoned} role="status">
+                  {warning.message} {warning.action}
+                </p>
+              ))
+            : null}
           <NodeFacts node={node} />
           {user?.is_admin ? <NodeActions node={node} onRemoved={onClose} /> : null}
           {user?.is_admin ? <NodeLabels key={node.name} node={node} /> : null}
