@@ -48,6 +48,8 @@ AWAY_STATES = frozenset(
     }
 )
 TOO_LARGE = "54"  # a limit of PostgreSQL, such as the size of a value
+# A name that is not there or not allowed, or a plan that a migration made stale.
+OF_TABLES = frozenset({"42", "0A"})
 REFERS_TO_NOTHING = "23503"  # a foreign key
 RETRY_AFTER_S = 1
 DRAIN_EVERY_S = 2.0
@@ -91,6 +93,14 @@ def is_database_away(error: BaseException) -> bool:
     if not state:
         return isinstance(error, OperationalError | InterfaceError)
     return state in AWAY_STATES or state[:2] in AWAY_CLASSES
+
+
+def is_of_all(error: BaseException) -> bool:
+    """Whether no row is to blame for this error, and others would fail, too: the database is away,
+    or its tables are those of another version of ours, as while it is upgraded."""
+    if is_database_away(error):
+        return True
+    return isinstance(error, DatabaseError) and sqlstate(error)[:2] in OF_TABLES
 
 
 def as_refusal(error: BaseException) -> SkepError | None:

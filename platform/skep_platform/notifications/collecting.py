@@ -26,7 +26,7 @@ from skep_platform.accounts.models import User
 from skep_platform.core import notifications, user_events
 from skep_platform.core.bulk import loaded
 from skep_platform.core.compiled import Compiled
-from skep_platform.core.failures import is_database_away
+from skep_platform.core.failures import is_of_all
 from skep_platform.core.models import Event
 from skep_platform.core.user_events import BY_KIND, Channel, UserEvent, wants
 from skep_platform.jobs.models import Job
@@ -91,7 +91,7 @@ def _handle_all(rows: Sequence[Event], now: datetime) -> None:
         with transaction.atomic():
             _handle(rows, now)
     except Exception as error:
-        if is_database_away(error):
+        if is_of_all(error):
             raise
         if len(rows) == 1:
             log.exception("event_not_notified", id=rows[0].pk, kind=rows[0].kind)

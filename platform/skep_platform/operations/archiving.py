@@ -31,7 +31,7 @@ from django.utils import timezone
 from skep_jobfile.addresses import without_credentials
 from skep_platform.core import notifications
 from skep_platform.core.bulk import fetch
-from skep_platform.core.failures import is_database_away
+from skep_platform.core.failures import is_of_all
 from skep_platform.core.models import Event
 from skep_platform.interactive.models import App, AppSession
 from skep_platform.jobs import queries
@@ -139,7 +139,7 @@ def archive_old() -> int:
         try:
             _archive_some(before, most, left_out, taken)
         except Exception as error:
-            if not taken or is_database_away(error):
+            if not taken or is_of_all(error):
                 raise
             if len(taken) == 1:  # it stays, and those behind it are moved
                 log.exception("job_not_archived", job_id=str(taken[0]))

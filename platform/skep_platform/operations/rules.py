@@ -16,6 +16,7 @@ from uuid import UUID
 import structlog
 from django.db import DatabaseError, IntegrityError, transaction
 from django.db.models import Q
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from skep_platform.accounts.models import User
@@ -162,6 +163,7 @@ def _apply(read: AlertRule, met: Mapping[str, Met], began: datetime) -> None:
     that was slow would end an alert that another one has just raised, or raise one that is over."""
     rules = AlertRule.objects.select_for_update(skip_locked=True, of=("self",))
     newest = Q(evaluated_at=None) | Q(evaluated_at__lt=began)
+    newest |= Q(evaluated_at__gt=Now())  # by another clock, as before a failover
     rules = rules.filter(newest, pk=read.pk, updated_at=read.updated_at, enabled=True)
     rule = rules.first()
     if rule is None:

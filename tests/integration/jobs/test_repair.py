@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
-from django.db import connection, transaction
+from django.db import ProgrammingError, connection, transaction
 from django.utils import timezone
 from structlog.testing import capture_logs
 from tests.support.at_once import at_once
@@ -77,6 +77,25 @@ def test_a_step_that_fails_keeps_no_later_step_from_running(alice, vc, monkeypat
     with pytest.raises(KeyError):  # so that the task is counted as failed
         services.reconcile()
     assert Job.objects.get(pk=job.pk).exit_reason["code"] == messages.OVER_TIME
+
+
+@pytest.mark.django_db(transaction=True)
+def test_facts_wait_for_a_server_that_knows_the_tables():
+    """As while a migration of a newer version is applied: no fact is to blame, and none is lost."""
+    alice = make_user("alice")
+    vc = make_vc("vision", quotas={"A100": 8}, members=[alice])
+    job = placed(alice, vc)
+    running = [fact(*attempts_of(job), "running")]
+    rename = 'ALTER TABLE jobs_taskattempt RENAME COLUMN "{}" TO "{}"'
+    with connection.cursor() as cursor:
+        cursor.execute(rename.format("ready_at", "prepared_at"))
+        try:
+            with pytest.raises(ProgrammingError):
+                services.apply_facts(Node.objects.get().pk, running)
+        finally:
+            cursor.execute(rename.format("prepared_at", "ready_at"))
+    services.apply_facts(Node.objects.get().pk, running)
+    assert states_of(job) == ["RUNNING"]
 
 
 def age(*jobs: Job) -> None:

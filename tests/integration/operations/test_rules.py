@@ -97,6 +97,14 @@ class TestAlerts:
         assert Alert.objects.get().ended_at is None
         assert sent(boss) == ["1 GPUs of node sick are bad."]
 
+    def test_is_raised_by_a_database_whose_clock_is_behind_that_of_the_one_before(self):
+        sicken(make_node("sick"))
+        made = rule("bad_node")
+        later = timezone.now() + timedelta(hours=1)
+        AlertRule.objects.filter(pk=made.pk).update(evaluated_at=later)
+        rules.evaluate()
+        assert Alert.objects.get().rule_id == made.pk
+
     def test_fires_notifies_once_and_says_when_it_is_over(self):
         boss, other = make_user("boss", admin=True), make_user("other")
         node = make_node("sick")

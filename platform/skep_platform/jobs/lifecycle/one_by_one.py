@@ -8,7 +8,7 @@ from uuid import UUID
 import structlog
 from django.db import connection, transaction
 
-from skep_platform.core.failures import is_database_away
+from skep_platform.core.failures import is_of_all
 
 log = structlog.get_logger(__name__)
 
@@ -16,14 +16,14 @@ log = structlog.get_logger(__name__)
 def change(step: str, jobs: Sequence[UUID], act: Callable[[Sequence[UUID]], object]) -> None:
     """Change jobs, all of them in one transaction. Where that fails, each half is tried by itself,
     down to the job that is to blame: it is logged and left as it is. `step` names the change in the
-    log. Raises what says that the database is away: no job is to blame for that."""
+    log. Raises what no job is to blame for, as that the database is away."""
     if not jobs:
         return
     try:
         with transaction.atomic():
             act(jobs)
     except Exception as error:
-        if is_database_away(error):
+        if is_of_all(error):
             raise
         if not connection.in_atomic_block and not connection.is_usable():
             raise

@@ -20,7 +20,7 @@ from skep_platform.cluster.services import bump_revision
 from skep_platform.core import notifications
 from skep_platform.core.bulk import Writes, database_time, fetch, insert_rows
 from skep_platform.core.events import event
-from skep_platform.core.failures import is_database_away
+from skep_platform.core.failures import is_of_all
 from skep_platform.core.models import Event
 from skep_platform.jobs.lifecycle import diagnosing, facts, messages, preempting
 from skep_platform.jobs.lifecycle.advance import advance
@@ -74,7 +74,7 @@ def _apply_each(reported: Reported) -> None:
         with transaction.atomic():
             _apply(reported)
     except Exception as error:
-        if is_database_away(error):
+        if is_of_all(error):
             raise
         keys = list(reported)
         if len(keys) == 1:
