@@ -16,6 +16,9 @@ T = TypeVar("T")
 MOST = 32  # items that are worked on at once
 PATIENCE_S = 0.05  # for work that others began; after that, the next work begins beside it
 LINGER_S = 0.012  # for those who are about to come: what a few threads need for a submit
+# So long a thread is expected after it was announced: one that takes longer waits for something, as
+# for a registry of images, and holds up no other.
+EXPECTED_S = 0.1
 
 
 class Expected:
@@ -24,14 +27,14 @@ class Expected:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._threads: set[int] = set()
+        self._threads: dict[int, float] = {}  # by its id: when it was announced
         self._lingering: dict[int, _Call[Any]] = {}  # by its id: the next of a group that waits
 
     @contextmanager
     def announced(self) -> Iterator[None]:
         """Announce that this thread is about to call `run` of a group inside."""
         with self._lock:
-            self._threads.add(threading.get_ident())
+            self._threads[threading.get_ident()] = time.monotonic()
         try:
             yield
         finally:
@@ -40,21 +43,25 @@ class Expected:
     def arrived(self) -> None:
         """Expect this thread no longer. Groups that waited for the last one go on."""
         with self._lock:
-            self._threads.discard(threading.get_ident())
-            ready = list(self._lingering.values()) if not self._threads else []
+            self._threads.pop(threading.get_ident(), None)
+            ready = list(self._lingering.values()) if not self._any_is_near() else []
         for call in ready:
             call.woken.put(None)
 
     def lingers(self, call: _Call[Any]) -> bool:
         """Return whether threads are expected; the call is then woken once all of them came."""
         with self._lock:
-            if self._threads:
+            if near := self._any_is_near():
                 self._lingering[id(call)] = call
-            return bool(self._threads)
+            return near
 
     def goes_on(self, call: _Call[Any]) -> None:
         with self._lock:
             self._lingering.pop(id(call), None)
+
+    def _any_is_near(self) -> bool:
+        since = time.monotonic() - EXPECTED_S
+        return any(announced_at > since for announced_at in self._threads.values())
 
 
 class GroupCommit(Generic[T]):

@@ -112,8 +112,14 @@ def test_work_that_hangs_holds_up_no_other_for_long(threads):
     first.result(30)
 
 
-def test_who_works_next_waits_for_those_who_are_about_to_come(threads, monkeypatch):
+@pytest.fixture
+def lingering(monkeypatch):
     monkeypatch.setattr(group_commit, "LINGER_S", 60.0)
+    monkeypatch.setattr(group_commit, "EXPECTED_S", 60.0)
+
+
+@pytest.mark.usefixtures("lingering")
+def test_who_works_next_waits_for_those_who_are_about_to_come(threads):
     work, expected = Work(), Expected()
     work.go_on.set()
     group = GroupCommit(work, (Taken,), expected=expected)
@@ -131,8 +137,8 @@ def test_who_works_next_waits_for_those_who_are_about_to_come(threads, monkeypat
         group.run("alone")
 
 
-def test_no_thread_waits_for_one_that_does_not_come_after_all(threads, monkeypatch):
-    monkeypatch.setattr(group_commit, "LINGER_S", 60.0)
+@pytest.mark.usefixtures("lingering")
+def test_no_thread_waits_for_one_that_does_not_come_after_all(threads):
     work, expected = Work(), Expected()
     work.go_on.set()
     group = GroupCommit(work, (Taken,), expected=expected)
@@ -143,8 +149,8 @@ def test_no_thread_waits_for_one_that_does_not_come_after_all(threads, monkeypat
     first.result(30)
 
 
-def test_no_thread_waits_for_one_that_came_to_another_group(threads, monkeypatch):
-    monkeypatch.setattr(group_commit, "LINGER_S", 60.0)
+@pytest.mark.usefixtures("lingering")
+def test_no_thread_waits_for_one_that_came_to_another_group(threads):
     work, others, expected = Work(), Work(), Expected()
     work.go_on.set()
     group = GroupCommit(work, (Taken,), expected=expected)
@@ -161,3 +167,13 @@ def test_no_thread_waits_for_one_that_came_to_another_group(threads, monkeypatch
     assert others.begun.wait(30)
     others.go_on.set()
     second.result(30)
+
+
+@pytest.mark.usefixtures("lingering")
+def test_no_thread_waits_for_one_that_itself_waits_for_something(threads, monkeypatch):
+    work, expected = Work(), Expected()
+    work.go_on.set()
+    group = GroupCommit(work, (Taken,), expected=expected)
+    with expected.announced():
+        monkeypatch.setattr(group_commit, "EXPECTED_S", 0.0)  # it was announced long ago
+        threads.submit(group.run, "first").result(30)
