@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from tests.support.api_world import OTHER_SSH_KEY, SSH_KEY
-from tests.support.jobs_world import attempts_of, job_file, placed, tick
+from tests.support.jobs_world import attempts_of, job_file, placed, report, tick
 from tests.support.platform_factories import make_node, make_user
 
 from skep_agent.protocol import AttemptSpec, Desired, parse_server_message
@@ -98,6 +98,18 @@ def test_secrets_that_cannot_be_opened_end_no_job_that_runs_with_them(alice, vc,
     services.stop(alice, locked.pk)
     frame = desired.build_frame(node.pk, epoch, None)
     assert [spec.job_id for spec in frame.attempts] == [str(other.pk)]
+
+
+def test_secrets_that_cannot_be_opened_end_no_gang_that_is_prepared(alice, vc, node):
+    locked = submitted(alice, vc, commands=SHOWS, instances=2)
+    epoch = Node.objects.get(pk=node.pk).session_epoch
+    Node.objects.filter(pk=node.pk).update(connected=True)
+    assert desired.build_frame(node.pk, epoch, None) is not None
+    report(attempts_of(locked), "creating")
+    JobSecrets.objects.filter(job=locked).update(sealed=b"of another key")
+    desired._known._specs.clear()
+    placed(alice, vc)
+    assert desired.build_frame(node.pk, epoch, None) is None
 
 
 def test_a_spec_that_cannot_be_built_fails_its_job_and_no_other(alice, vc, node):

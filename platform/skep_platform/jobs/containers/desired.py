@@ -61,8 +61,8 @@ class NodeSpecs:
     # Sent to run for the first time, see `record_sent`; with the requests that submitted the jobs.
     to_start: dict[UUID, str]
     refused: dict[UUID, tuple[str, str]]  # left out: code and message
-    # They run there, and what they are cannot be said: the node is sent nothing, as it would stop
-    # what is not listed.
+    # They run there, or are prepared, and what they are cannot be said: the node is sent nothing,
+    # as it would stop what is not listed.
     unknown: list[UUID] = field(default_factory=list)
 
 
@@ -95,7 +95,7 @@ def _node_specs(
         if isinstance(built, NotBuilt):
             if state.sent_run_at is None and built.refusal is not None:
                 frame.refuse(pk, *built.refusal)
-            elif state.sent_run_at is not None and state.state not in STOP_STATES:
+            elif state.is_there and state.state not in STOP_STATES:
                 unknown.append(pk)
             continue
         if built.refusal and state.sent_run_at is None:
@@ -177,6 +177,11 @@ class _State(NamedTuple):
     sent_run_at: datetime | None
     owner_id: int
     request_id: str
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its node runs it, or prepares it while its gang is held."""
+        return self.sent_run_at is not None or self.state == AttemptState.PREPARING
 
     @property
     def held(self) -> bool:
