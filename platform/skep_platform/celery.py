@@ -10,10 +10,10 @@ from typing import Any
 
 import structlog
 from celery import Celery
-from celery.signals import before_task_publish, task_postrun, task_prerun
+from celery.signals import before_task_publish, task_failure, task_postrun, task_prerun
 
 from skep_agent import tracing
-from skep_platform.core import consuming, metrics
+from skep_platform.core import consuming, failures, metrics
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "skep_platform.settings")
 
@@ -45,3 +45,9 @@ def _name_task(task: Any = None, task_id: str = "", **_: Any) -> None:
 @task_postrun.connect
 def _forget_task(**_: Any) -> None:
     structlog.contextvars.clear_contextvars()
+
+
+@task_failure.connect
+def _leave_read_only(exception: BaseException | None = None, **_: Any) -> None:
+    if exception is not None:
+        failures.leave_if_read_only(exception)

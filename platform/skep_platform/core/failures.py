@@ -142,6 +142,13 @@ def changed_meanwhile() -> Conflict:
     return Conflict(f"{message} Look again.")
 
 
+def leave_if_read_only(error: BaseException) -> None:
+    """Leave a server that became read-only, where this error says so: what is no request, as a task
+    or a thread of ours, would be given the same connection again and again."""
+    if is_database_away(error) and sqlstate(error) == READ_ONLY:
+        leave_read_only()
+
+
 def leave_read_only() -> None:
     """Replace the connections of this process's pool, at most every few seconds. The one in use
     goes when it is given back."""

@@ -28,6 +28,8 @@ import structlog
 from django.db import Error, close_old_connections, connection
 from prometheus_client import Gauge
 
+from skep_platform.core import failures
+
 log = structlog.get_logger(__name__)
 
 LEASE_S = 3.0
@@ -136,6 +138,7 @@ class Leader:
                     renewed = self.claim()
             except Error as error:
                 log.warning("lease_not_renewed", role=self.role, error=str(error)[:200])
+                failures.leave_if_read_only(error)
             finally:
                 close_old_connections()  # back to the pool
             self._resigned.wait(LEADING_S if renewed else RENEW_S)

@@ -20,7 +20,7 @@ import structlog
 from celery import current_app
 from django.db import close_old_connections, connection
 
-from skep_platform.core import metrics
+from skep_platform.core import failures, metrics
 from skep_platform.core.logs import rarely
 
 log = structlog.get_logger(__name__)
@@ -53,8 +53,9 @@ def _run(task: str, expires_s: float) -> None:
                 current_app.tasks[task].run()
         elif is_due():
             current_app.send_task(task, expires=expires_s, retry=False)
-    except Exception:
+    except Exception as error:
         log.exception("task_failed", name=task)
+        failures.leave_if_read_only(error)
         if not connection.in_atomic_block:
             close_old_connections()  # the next one gets another, if this one is broken
 
