@@ -27,8 +27,8 @@ def timing_problem(lease_s: float, heartbeat_interval_s: float, sample_interval_
     for (name, (first, last)), value in zip(TIMING_S.items(), values, strict=True):
         if not first <= value <= last:  # also for what is no number
             return f"{name} is {value:g}, and is from {first:g} to {last:g}"
-    if heartbeat_interval_s > lease_s / 2:
-        return f"heartbeat_interval_s is {heartbeat_interval_s:g}, more than half of lease_s"
+    if heartbeat_interval_s >= lease_s:
+        return f"heartbeat_interval_s is {heartbeat_interval_s:g}, not less than lease_s"
     return ""
 
 

@@ -148,10 +148,10 @@ class TestDatabase:
     def test_a_migration_that_was_not_applied_is_named(self):
         with connection.cursor() as cursor:
             cursor.execute(
-                "DELETE FROM django_migrations WHERE app = 'operations' AND name LIKE '0002%'"
+                "DELETE FROM django_migrations WHERE app = 'operations' AND name LIKE '0003%'"
             )
         assert found("migrations")["migrations_missing"].details["migrations"] == [
-            "operations.0002_doctor_rule"
+            "operations.0003_evaluated_at"
         ]
 
     def test_an_index_that_no_query_uses_is_named(self):

@@ -217,7 +217,7 @@ def test_finding_c1_the_server_waits_for_what_the_watchdog_of_a_node_guarantees(
         ((0.0, 5.0, 5.0), "lease_s"),
         ((float("nan"), 5.0, 5.0), "lease_s is nan"),
         ((30.0, 0.0, 5.0), "heartbeat_interval_s"),
-        ((30.0, 20.0, 5.0), "more than half of lease_s"),
+        ((30.0, 30.0, 5.0), "not less than lease_s"),
         ((30.0, 5.0, float("inf")), "sample_interval_s"),
     ],
 )
