@@ -145,7 +145,7 @@ def changed_meanwhile() -> Conflict:
 def leave_if_read_only(error: BaseException) -> None:
     """Leave a server that became read-only, where this error says so: what is no request, as a task
     or a thread of ours, would be given the same connection again and again."""
-    if is_database_away(error) and sqlstate(error) == READ_ONLY:
+    if sqlstate(error) == READ_ONLY:
         leave_read_only()
 
 

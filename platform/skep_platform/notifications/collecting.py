@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -23,10 +24,9 @@ from django.db.models import Count, F, Q
 from django.utils import timezone
 
 from skep_platform.accounts.models import User
-from skep_platform.core import notifications, user_events
+from skep_platform.core import notifications, one_by_one, user_events
 from skep_platform.core.bulk import loaded
 from skep_platform.core.compiled import Compiled
-from skep_platform.core.failures import is_of_all
 from skep_platform.core.models import Event
 from skep_platform.core.user_events import BY_KIND, Channel, UserEvent, wants
 from skep_platform.jobs.models import Job
@@ -65,7 +65,7 @@ def collect() -> int:
                 return done
             rows = [loaded(Event, _COLUMNS, values) for values in _WAITING.rows()]
             if rows:
-                _handle_all(rows, timezone.now())
+                one_by_one.change(rows, partial(_handle, now=timezone.now()), _leave_out)
                 Event.objects.filter(pk__in=[row.pk for row in rows]).update(notify=False)
         done += len(rows)
         if len(rows) < BATCH:
@@ -84,21 +84,9 @@ def _alone() -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def _handle_all(rows: Sequence[Event], now: datetime) -> None:
-    """Handle these events. Where that fails, each half by itself, down to the one that is to blame:
-    it is logged and notifies no one, so that those behind it do."""
-    try:
-        with transaction.atomic():
-            _handle(rows, now)
-    except Exception as error:
-        if is_of_all(error):
-            raise
-        if len(rows) == 1:
-            log.exception("event_not_notified", id=rows[0].pk, kind=rows[0].kind)
-            return
-        half = len(rows) // 2
-        _handle_all(rows[:half], now)
-        _handle_all(rows[half:], now)
+def _leave_out(row: Event) -> None:
+    """Have an event that cannot be handled notify no one, so that those behind it do."""
+    log.exception("event_not_notified", id=row.pk, kind=row.kind)
 
 
 def _handle(rows: Sequence[Event], now: datetime) -> None:

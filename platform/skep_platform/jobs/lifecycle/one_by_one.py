@@ -6,30 +6,15 @@ from collections.abc import Callable, Sequence
 from uuid import UUID
 
 import structlog
-from django.db import connection, transaction
 
-from skep_platform.core.failures import is_of_all
+from skep_platform.core import one_by_one
 
 log = structlog.get_logger(__name__)
 
 
 def change(step: str, jobs: Sequence[UUID], act: Callable[[Sequence[UUID]], object]) -> None:
-    """Change jobs, all of them in one transaction. Where that fails, each half is tried by itself,
-    down to the job that is to blame: it is logged and left as it is. `step` names the change in the
-    log. Raises what no job is to blame for, as that the database is away."""
-    if not jobs:
-        return
-    try:
-        with transaction.atomic():
-            act(jobs)
-    except Exception as error:
-        if is_of_all(error):
-            raise
-        if not connection.in_atomic_block and not connection.is_usable():
-            raise
-        if len(jobs) == 1:
-            log.exception("job_not_repaired", step=step, job_id=str(jobs[0]))
-            return
-        half = len(jobs) // 2
-        change(step, jobs[:half], act)
-        change(step, jobs[half:], act)
+    """Change jobs as `core.one_by_one` does. The one that is to blame is logged and left as it is;
+    `step` names the change in the log."""
+    one_by_one.change(
+        jobs, act, lambda pk: log.exception("job_not_repaired", step=step, job_id=str(pk))
+    )

@@ -17,10 +17,9 @@ from django.utils import timezone
 
 from skep_agent.protocol import AttemptFact
 from skep_platform.cluster.services import bump_revision
-from skep_platform.core import notifications
+from skep_platform.core import notifications, one_by_one
 from skep_platform.core.bulk import Writes, database_time, fetch, insert_rows
 from skep_platform.core.events import event
-from skep_platform.core.failures import is_of_all
 from skep_platform.core.models import Event
 from skep_platform.jobs.lifecycle import diagnosing, facts, messages, preempting
 from skep_platform.jobs.lifecycle.advance import advance
@@ -64,26 +63,17 @@ def apply_facts_of_nodes(batches: Mapping[UUID, Sequence[AttemptFact]]) -> None:
         for node_id, batch in batches.items()
         for attempt_id, found in _sort(batch).items()
     }
-    if reported:
-        _apply_each(reported)
+    one_by_one.change(
+        list(reported),
+        lambda some: _apply({key: reported[key] for key in some}),
+        lambda key: _leave_out(key, reported[key]),
+    )
 
 
-def _apply_each(reported: Reported) -> None:
-    """Apply facts; where that fails, each half by itself, down to the attempt that is to blame."""
-    try:
-        with transaction.atomic():
-            _apply(reported)
-    except Exception as error:
-        if is_of_all(error):
-            raise
-        keys = list(reported)
-        if len(keys) == 1:
-            node_id, attempt_id = keys[0]
-            ids = {"node_id": str(node_id), "attempt_id": str(attempt_id)}
-            log.exception("facts_not_stored", **ids, phases=[f.phase for f in reported[keys[0]]])
-            return
-        for some in (keys[: len(keys) // 2], keys[len(keys) // 2 :]):
-            _apply_each({key: reported[key] for key in some})
+def _leave_out(key: tuple[UUID, UUID], found: Sequence[AttemptFact]) -> None:
+    node_id, attempt_id = key
+    ids = {"node_id": str(node_id), "attempt_id": str(attempt_id)}
+    log.exception("facts_not_stored", **ids, phases=[fact.phase for fact in found])
 
 
 @transaction.atomic
