@@ -77,7 +77,7 @@ IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
     str,
     OpenApiParameter.HEADER,
-    description="A submit repeated with the same key answers with the same job.",
+    description="A request repeated with the same key answers with the same job.",
 )
 LIST_PARAMETERS = [
     *filters.FILTERS,

@@ -41,8 +41,8 @@ REMEMBERED_BYTES = 64 * 1024**2  # of texts; the objects take about as much agai
 MAX_DESIRED_BYTES = MAX_TEXT_FRAME * 3 // 4
 MAX_OWNER_BYTES = MAX_DESIRED_BYTES * 2 // 3
 MAX_JOB_BYTES = MAX_DESIRED_BYTES // 2
-# Codes of the diagnosis: the first ends the job, after the second it is tried elsewhere.
 MOST_LOGGED = 10  # attempts of a node
+# Codes of the diagnosis: the first ends the job, after the second it is tried elsewhere.
 TOO_LARGE, FRAME_FULL = "spec_refused", "start_timeout"
 log = structlog.get_logger(__name__)
 
