@@ -15,6 +15,7 @@ class Balancer:
 
     def __init__(self) -> None:
         self.port = 0
+        self.host = "127.0.0.1"  # of the backends
         self.backends: list[int] = []
         self._turn = itertools.count()
 
@@ -28,7 +29,7 @@ class Balancer:
         for number in range(len(backends)):
             port = backends[(first + number) % len(backends)]
             try:
-                there, back = await asyncio.open_connection("127.0.0.1", port)
+                there, back = await asyncio.open_connection(self.host, port)
             except OSError:
                 continue
             await asyncio.gather(_copy(reader, back), _copy(there, writer))

@@ -162,7 +162,7 @@ spec:
           persistentVolumeClaim: {claimName: {{ include "skep.claim" .root }}}
           {{- end }}
 ---
-apiVersion: policy/v1
+apiVersion: {{ ternary "policy/v1" "policy/v1beta1" (semverCompare ">=1.21-0" .root.Capabilities.KubeVersion.Version) }}
 kind: PodDisruptionBudget
 metadata:
   name: {{ include "skep.name" .root }}-{{ .component }}
