@@ -32,15 +32,19 @@ PATIENCE = timedelta(minutes=10)
 def count_due() -> int:
     """Count jobs that finished a moment ago; returns how many. A constant number of queries, safe
     at any time: two rounds at once count the same twice and store it once. One that cannot be
-    counted is logged and left out."""
-    jobs = {job.pk: job for job in _due().order_by("finished_at")[:BATCH]}
+    counted is logged and passed over for a while."""
+    jobs: dict[UUID, Job] = {}
     counted: set[UUID] = set()
+
+    def find(most: int) -> list[UUID]:
+        jobs.update((job.pk, job) for job in _due().order_by("finished_at")[:most])
+        return list(jobs)
 
     def count(ids: Sequence[UUID]) -> None:
         _count([jobs[pk] for pk in ids])
         counted.update(ids)
 
-    one_by_one.change("use", list(jobs), count)
+    one_by_one.change_due("use", find, BATCH, count)
     return len(counted)
 
 

@@ -225,6 +225,20 @@ def test_predictions_are_scored_once_by_day_and_source(alice, vc, admin):
     assert 0.05 < scores["name"]["median_error"] < 0.4
 
 
+def test_a_job_that_cannot_be_counted_holds_up_none_behind_it(alice, vc, monkeypatch):
+    bad, good = finished(alice, vc, "train-1", 900), finished(alice, vc, "train-2", 60)
+    now = timezone.now()
+    Job.objects.filter(pk=bad.pk).update(finished_at=now - timedelta(hours=2))
+    Job.objects.filter(pk=good.pk).update(finished_at=now - timedelta(hours=1))
+    monkeypatch.setattr(job_use, "BATCH", 1)
+    with monkeypatch.context() as defect:
+        defect.setattr(job_use, "advise", {}.__getitem__)
+        assert job_use.count_due() == 0
+    assert job_use.count_due() == 1
+    assert Job.objects.get(pk=good.pk).use_counted
+    assert not Job.objects.get(pk=bad.pk).use_counted
+
+
 def test_a_round_beside_another_one_scores_nothing_twice(alice, vc):
     job = finished(alice, vc, "train-1", 60)
     stale = [Job.objects.get(pk=job.pk)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -16,7 +17,7 @@ from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_platform.cluster.models import Node
 from skep_platform.jobs import services
-from skep_platform.jobs.lifecycle import messages, repair
+from skep_platform.jobs.lifecycle import messages, one_by_one, repair
 from skep_platform.jobs.lifecycle.repair import SEND_AGAIN_S
 from skep_platform.jobs.models import Job, TaskAttempt
 
@@ -52,6 +53,27 @@ def test_a_job_that_cannot_be_repaired_keeps_no_other_one_from_it(alice, vc, mon
     assert [(one["job_id"], one["step"]) for one in failed] == [(str(bad.pk), "overtime")]
     ended = set(Job.objects.exclude(exit_reason=None).values_list("pk", flat=True))
     assert ended == {job.pk for job in jobs} - {bad.pk}
+
+
+def test_jobs_that_cannot_be_repaired_hold_up_none_behind_them(alice, vc, monkeypatch):
+    first, second = sorted((placed(alice, vc, name=f"job-{n}") for n in range(2)), key=_pk)
+    overdue(first, second)
+    with monkeypatch.context() as defect:
+        defect.setattr(messages, "over_time", {}.__getitem__)
+        repair.end_overtime(limit=1)
+
+    repair.end_overtime(limit=1)
+    assert Job.objects.get(pk=first.pk).exit_reason is None
+    assert Job.objects.get(pk=second.pk).exit_reason["code"] == messages.OVER_TIME
+
+    later = time.monotonic() + one_by_one.FIRST_PAUSE_S + 1
+    monkeypatch.setattr(one_by_one.time, "monotonic", lambda: later)
+    repair.end_overtime(limit=1)
+    assert Job.objects.get(pk=first.pk).exit_reason["code"] == messages.OVER_TIME
+
+
+def _pk(job: Job) -> str:
+    return str(job.pk)
 
 
 def test_facts_that_cannot_be_stored_keep_no_others_of_the_node_from_it(alice, vc, node):

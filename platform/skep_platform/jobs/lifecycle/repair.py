@@ -39,7 +39,7 @@ from skep_platform.jobs.lifecycle.decisions import Verdict
 from skep_platform.jobs.lifecycle.failures import avoiding
 from skep_platform.jobs.lifecycle.job_state import lock
 from skep_platform.jobs.lifecycle.messages import Late
-from skep_platform.jobs.lifecycle.one_by_one import change
+from skep_platform.jobs.lifecycle.one_by_one import change, change_due
 from skep_platform.jobs.lifecycle.reporting import fail_to_start, lose, miss_barrier
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.jobs.states import ATTEMPT, JOB, AttemptState
@@ -54,8 +54,9 @@ START_TIMEOUT_S = 300.0
 
 def reconcile() -> None:
     """Repair jobs whose facts or hints were lost. Short, and safe at any moment and in any number:
-    rows that another run holds are skipped. A job that cannot be repaired is logged and left as it
-    is; a step that fails as a whole keeps none of the others from running."""
+    rows that another run holds are skipped. A job that cannot be repaired is logged, left as it is
+    and tried again after a pause; a step that fails as a whole keeps none of the others from
+    running."""
     failed: Exception | None = None
     for step in STEPS:
         try:
@@ -79,9 +80,9 @@ def _release_lost_nodes() -> None:
         last = jobs[-1]
 
 
-def _jobs_of(attempts: QuerySet[TaskAttempt]) -> list[UUID]:
+def _jobs_of(attempts: QuerySet[TaskAttempt], limit: int = BATCH) -> list[UUID]:
     found = attempts.order_by("job_id").values_list("job_id", flat=True).distinct()
-    return list(found[:BATCH])
+    return list(found[:limit])
 
 
 GONE = [NodeState.LOST, NodeState.REMOVED]
@@ -90,7 +91,9 @@ HELD_ON_LOST = Compiled(lambda: TaskAttempt.objects.filter(released_at=None, nod
 
 def _fail_late_starts() -> None:
     if LATE_STARTS.finds():
-        change("start_timeout", _jobs_of(_late_starts()), _fail_to_start)
+        change_due(
+            "start_timeout", lambda most: _jobs_of(_late_starts(), most), BATCH, _fail_to_start
+        )
 
 
 def _fail_to_start(jobs: Sequence[UUID]) -> None:
@@ -142,7 +145,7 @@ UNCONFIRMED = Compiled(_unconfirmed, "pk")
 
 
 def _advance_due() -> None:
-    change("advance", [pk for (pk,) in fetch(DUE, [BATCH])], _advance)
+    change_due("advance", lambda most: [pk for (pk,) in fetch(DUE, [most])], BATCH, _advance)
 
 
 def _advance(jobs: Sequence[UUID]) -> None:
@@ -187,7 +190,12 @@ UNREADY = Q(state=AttemptState.ASSIGNED) | Q(state=AttemptState.PREPARING, ready
 def end_barriers(limit: int = BATCH) -> None:
     """End the wait of gangs that are held for longer than their barrier allows: the tasks that are
     not ready fail, and the job is tried again on other nodes. At most `limit` jobs."""
-    change("barrier", [row[0] for row in fetch(HELD + LIMIT, [1.0, limit])], _end_barriers)
+    change_due("barrier", lambda most: _held(1.0, LIMIT, most), limit, _end_barriers)
+
+
+def _held(part: float, query: str, limit: int) -> list[UUID]:
+    """Return jobs whose gangs are held for longer than this part of their barrier."""
+    return [row[0] for row in fetch(HELD + query, [part, limit])]
 
 
 def _end_barriers(jobs: Sequence[UUID]) -> None:
@@ -200,8 +208,7 @@ def _end_barriers(jobs: Sequence[UUID]) -> None:
 
 def report_barriers(limit: int = BATCH) -> None:
     """Record once per attempt what a gang waits for that is held for half of that time."""
-    found = [row[0] for row in fetch(HELD + UNREPORTED, [0.5, limit])]
-    change("report_barrier", found, _report_barriers)
+    change_due("report_barrier", lambda most: _held(0.5, UNREPORTED, most), limit, _report_barriers)
 
 
 def _report_barriers(jobs: Sequence[UUID]) -> None:
@@ -248,7 +255,7 @@ def end_overtime(limit: int = BATCH) -> None:
     if not OVERTIME.finds():
         return
     due = _overtime().order_by("pk").values_list("pk", flat=True)
-    change("overtime", list(due[:limit]), _end_overtime)
+    change_due("overtime", lambda most: list(due[:most]), limit, _end_overtime)
 
 
 def _end_overtime(due: Sequence[UUID]) -> None:
