@@ -82,6 +82,11 @@ def report_all(agents: Collection[tuple[Joined, Agent]], attempts: Sequence[Task
         agent.beat()
 
 
+def is_acknowledged(agent: Agent) -> bool:
+    """Return whether it has read that its report is stored, while it waited for something else."""
+    return any(isinstance(message, ReportAck) for message in agent.other)
+
+
 class Held:
     """Runs `work`, and notes the nodes of each call. Calls that begin before `go_on` wait for
     it."""
@@ -161,8 +166,9 @@ def test_reports_pass_a_commit_that_waits(port, commits):
         wait_until(lambda: commits.nodes, "the first commit began")
         report_all(agents[1:], attempts[1:])
         (_, first), (_, second) = agents
-        second.expect(ReportAck)
-        assert not any(isinstance(message, ReportAck) for message in first.other)
+        if not is_acknowledged(second):  # before its heartbeat was, on a busy machine
+            second.expect(ReportAck)
+        assert not is_acknowledged(first)
         commits.go_on.set()
         first.expect(ReportAck)
 
