@@ -247,6 +247,22 @@ def test_only_what_waits_for_a_changed_job_is_looked_at(monkeypatch):
     assert not Job.objects.get(pk=waiting[0].pk).awaits_dependencies
 
 
+def test_a_job_that_cannot_be_queued_holds_up_none_behind_it(alice, vc, monkeypatch):
+    first = submit(alice, vc, name="first")
+    waiting = [submit(alice, vc, name=f"n-{n}", skep=after(("first", "after"))) for n in range(2)]
+    bad, good = sorted(waiting, key=lambda job: str(job.pk))
+    tick()
+    report(attempts_of(first), "running")
+    monkeypatch.setattr(dependencies, "WHOLE_S", 0.0)
+    with monkeypatch.context() as defect:
+        defect.setattr(dependencies, "_queue", {}.__getitem__)
+        dependencies.resolve(limit=1)
+    dependencies.resolve(limit=1)
+    for job in (bad, good):
+        job.refresh_from_db()
+    assert (bad.awaits_dependencies, good.awaits_dependencies) == (True, False)
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_due_job_whose_row_was_locked_is_queued_at_the_next_look(monkeypatch):
     alice = make_user("alice")

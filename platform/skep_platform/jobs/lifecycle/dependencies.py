@@ -29,7 +29,7 @@ from skep_platform.jobs import queries
 from skep_platform.jobs.lifecycle import messages
 from skep_platform.jobs.lifecycle.decisions import Verdict
 from skep_platform.jobs.lifecycle.messages import Reason
-from skep_platform.jobs.lifecycle.one_by_one import change
+from skep_platform.jobs.lifecycle.one_by_one import change, paused
 from skep_platform.jobs.models import Job, JobDependency
 from skep_platform.jobs.states import JOB, JobState
 
@@ -61,22 +61,25 @@ def waits_for(dependencies: Sequence[tuple[str, str]]) -> Reason:
 
 def resolve(limit: int = BATCH) -> None:
     """Queue the jobs whose dependencies all hold, and fail those of which one can never hold; at
-    most `limit` jobs. Safe to repeat and to run several times at once.
+    most `limit` jobs, where no others failed a moment ago. Safe to repeat and to run several times
+    at once.
 
     Looks at those that wait for a job which changed, and each WHOLE_S at all that wait, as the
     broker that has the ids of changed jobs may lose some."""
     global _whole_at, _were_due
+    left_out = paused("dependencies")
+    most = limit + len(left_out)
     changed, now = notifications.take_changed_jobs(MOST_CHANGED), time.monotonic()
     whole_at, _whole_at = _whole_at, -inf  # where this fails, the next look is at all of them
     if changed is None or len(changed) == MOST_CHANGED or now - whole_at >= WHOLE_S:
-        rows, whole_at = fetch(DUE, [limit]), now
+        rows, whole_at = fetch(DUE, [most]), now
     else:
         changed += _were_due
-        rows = fetch(DUE_AMONG, [changed, changed, limit]) if changed else []
-    due = {row[0]: row[1:] for row in rows}
+        rows = fetch(DUE_AMONG, [changed, changed, most]) if changed else []
+    due = {row[0]: row[1:] for row in rows if row[0] not in left_out}
     change("dependencies", list(due), lambda some: _resolve({pk: due[pk] for pk in some}))
-    _were_due = list(map(str, due))
-    if len(rows) < limit:
+    _were_due = [str(row[0]) for row in rows]
+    if len(rows) < most:
         _whole_at = whole_at  # else the next look finds the rest
 
 

@@ -37,9 +37,14 @@ def change_due(
     """Change at most `limit` of the jobs that are due. `find` returns them in one order, at most as
     many as it is asked for. One that this process could not change is passed over for a while, so
     that any number of such jobs holds up none of those behind them."""
-    paused = _failed.paused(step)
-    due = [pk for pk in find(limit + len(paused)) if pk not in paused]
+    left_out = paused(step)
+    due = [pk for pk in find(limit + len(left_out)) if pk not in left_out]
     change(step, due[:limit], act)
+
+
+def paused(step: str) -> set[UUID]:
+    """Return the jobs that this process could not change a moment ago."""
+    return _failed.paused(step)
 
 
 class _Failed:
