@@ -28,7 +28,7 @@ test: ## every test but those that take minutes: they are in make test-long
 
 test-long: ## the tests that take minutes: longer and more faults, larger clusters, more examples
 	@scripts/bootstrap test
-	@scripts/kubernetes
+	@scripts/bootstrap-long
 	@pytest -m "long or hypothesis" --hypothesis-profile="any machine"
 
 lint: ## every static check, and that language and structure do not get worse

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import docker
 import pytest
-from tests.support.compose_project import ComposeProject, api, compose_project
+from tests.support.compose_project import PLUGIN, ComposeProject, api, compose_project
 from tests.support.docker_images import import_busybox
 from tests.support.stack_jobs import gang, log_lines, reach, submit, until
 
@@ -26,9 +27,13 @@ def client() -> Iterator[docker.DockerClient]:
     client.close()
 
 
-@pytest.fixture
-def project(client: docker.DockerClient, tmp_path: Path) -> Iterator[ComposeProject]:
-    with compose_project(client, tmp_path) as project:
+@pytest.fixture(params=["docker-compose", str(PLUGIN)], ids=["1.29", "plugin"])
+def project(
+    client: docker.DockerClient, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[ComposeProject]:
+    """By Compose as Debian 12 has it, and as Docker's plugin."""
+    assert shutil.which(request.param), "run scripts/bootstrap-long, as make test-long does"
+    with compose_project(client, tmp_path, request.param) as project:
         yield project
     assert project.leftovers() == []
 

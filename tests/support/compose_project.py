@@ -22,23 +22,23 @@ from tests.support.skep_images import skep_images
 from tests.support.stack_jobs import until
 
 ROOT = Path(__file__).resolve().parents[2]
+PLUGIN = ROOT / ".venv" / "compose" / "docker-compose"
 
 
 @dataclass(frozen=True, slots=True)
 class ComposeProject:
     client: docker.DockerClient
+    program: str
     name: str
     url: str
     files: tuple[str, ...]
     env: Path
 
     def run(self, *words: str, **variables: str) -> str:
-        """Run docker-compose as an operator does, and return what it prints. Variables of the
-        shell hold before those of `.env`."""
-        command = ["docker-compose", "--project-name", self.name, "--env-file", str(self.env)]
-        command += ["--project-directory", str(ROOT), *(f"--file={file}" for file in self.files)]
+        """Run Compose as an operator does, and return what it prints. Variables of the shell hold
+        before those of `.env`."""
         done = subprocess.run(
-            [*command, *words],
+            [*self._command(), *words],
             env={"PATH": os.environ["PATH"], **variables},
             cwd=ROOT,
             capture_output=True,
@@ -51,9 +51,7 @@ class ComposeProject:
     def script(self, text: str, **variables: str) -> str:
         """Run shell commands that call `docker compose`, as the documentation has them, and return
         what they print. The first that fails ends them."""
-        command = ["docker-compose", "--project-name", self.name, "--env-file", str(self.env)]
-        command += ["--project-directory", str(ROOT), *(f"--file={file}" for file in self.files)]
-        function = f'docker() {{ shift; {shlex.join(command)} "$@"; }}'
+        function = f'docker() {{ shift; {shlex.join(self._command())} "$@"; }}'
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", f"{function}\n{text}"],
             env={"PATH": os.environ["PATH"], **variables},
@@ -95,6 +93,10 @@ class ComposeProject:
             for name, container in self.containers().items()
         )
 
+    def _command(self) -> list[str]:
+        command = [self.program, "--project-name", self.name, "--env-file", str(self.env)]
+        return [*command, "--project-directory", str(ROOT), *(f"--file={at}" for at in self.files)]
+
     def _own(self) -> dict[str, str | list[str] | bool]:
         return {"label": f"com.docker.compose.project={self.name}"}
 
@@ -105,7 +107,9 @@ def _health(container: Container) -> str:
 
 
 @contextmanager
-def compose_project(client: docker.DockerClient, folder: Path) -> Iterator[ComposeProject]:
+def compose_project(
+    client: docker.DockerClient, folder: Path, program: str
+) -> Iterator[ComposeProject]:
     """Nothing runs yet; at the end nothing of it is left, whatever happened."""
     images = skep_images(client)
     web, gateway, apps = free_ports(3)
@@ -131,7 +135,7 @@ def compose_project(client: docker.DockerClient, folder: Path) -> Iterator[Compo
     agent = {"command": ["--gpus", "2", "--gpu-model", "Simulated-GPU"]}
     override.write_text(json.dumps({"services": {"agent": agent}}))
     files = ("docker-compose.yml", str(override))
-    project = ComposeProject(client, name, settings["SKEP_PUBLIC_URL"], files, env)
+    project = ComposeProject(client, program, name, settings["SKEP_PUBLIC_URL"], files, env)
     clusters: set[str] = set()
     try:
         yield project

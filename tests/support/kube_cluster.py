@@ -1,5 +1,5 @@
 """Kubernetes of one node, for the tests of the chart: etcd, API server, controller manager,
-scheduler, kubelet and kube-proxy, as scripts/kubernetes builds them from Debian's sources.
+scheduler, kubelet and kube-proxy, as scripts/bootstrap-long builds them from Debian's sources.
 
 Pods run in the Docker engine of this machine, on its default bridge. Names of Services are answered
 by dnsmasq out of the API. There is no network plugin that enforces NetworkPolicies, and no ingress
@@ -98,7 +98,7 @@ class KubeCluster:
 @contextmanager
 def kube_cluster(client: docker.DockerClient, folder: Path) -> Iterator[KubeCluster]:
     """Nothing of it is left at the end: processes, containers, rules of the firewall."""
-    assert (BINARIES / "kubelet").exists(), "run scripts/kubernetes, as make test-long does"
+    assert (BINARIES / "kubelet").exists(), "run scripts/bootstrap-long, as make test-long does"
     import_busybox(client, PAUSE, ('CMD ["sleep", "1000000000"]',))
     bridge = client.networks.get("bridge").attrs["IPAM"]["Config"][0]
     cluster = KubeCluster(folder, _address_of_bridge(bridge), folder / "admin.kubeconfig")
@@ -148,7 +148,7 @@ def _address_of_bridge(config: dict[str, str]) -> str:
 def _start(stack: ExitStack, cluster: KubeCluster, name: str, *options: str) -> None:
     """Start a program, with its output in a file, and have it stopped at the end."""
     binary = shutil.which(name, path=f"{BINARIES}:{os.environ['PATH']}:/usr/sbin")
-    assert binary, f"{name} is missing: run scripts/kubernetes"
+    assert binary, f"{name} is missing: run scripts/bootstrap-long"
     with (cluster.folder / f"{name}.log").open("wb") as output:
         process = subprocess.Popen(
             [binary, *options], stdout=output, stderr=output, cwd=cluster.folder
