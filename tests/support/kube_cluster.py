@@ -311,6 +311,7 @@ def _start_kubelet(start: Callable[..., None], cluster: KubeCluster) -> None:
         # The engine's other images and containers are not its own to remove.
         "--image-gc-high-threshold=100",
         "--eviction-hard=memory.available<1Mi",
+        # Only pods of the tests reach it, on the engine's bridge.
         "--authorization-mode=AlwaysAllow",
         "--anonymous-auth=true",
     )
