@@ -21,7 +21,7 @@ from tests.support.docker_images import import_busybox
 from tests.support.docker_tasks import purge
 from tests.support.kube_cluster import NODE, KubeCluster, kube_cluster, publish_names
 from tests.support.skep_images import skep_images
-from tests.support.stack_jobs import gang, log_lines, reach, submit, until
+from tests.support.stack_jobs import gang, log_lines, node_states, reach, submit, until
 
 pytestmark = [pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(2700)]
 
@@ -75,7 +75,7 @@ def values(
         "databaseUrl": f"postgresql://skep:{PASSWORD}@postgres:5432/skep",
         "redisUrl": f"redis://:{PASSWORD}@redis:6379",
         "secretKey": "0123456789" * 6,
-        "image": {"server": _image(images.server), "agent": _image(images.agent)},
+        "image": images.chart_values(),
         "apps": {"url": "http://apps.localhost:8472", **little},
         "logs": {"storageClass": "logs", "size": "1Gi"},
         "ingress": {"host": "skep.example.org", "tlsSecret": ""},
@@ -85,11 +85,6 @@ def values(
     credential = state / "credential.json"
     if credential.exists():
         purge(client, json.loads(credential.read_text())["cluster"])
-
-
-def _image(name: str) -> dict[str, str]:
-    repository, tag = name.split(":")
-    return {"repository": repository, "tag": tag}
 
 
 def test_it_is_installed_upgraded_while_a_job_runs_and_uninstalled(
@@ -221,17 +216,12 @@ def _join(cluster: KubeCluster, admin_api: httpx.Client) -> None:
     secret = ("create", "secret", "generic", "skep-join-token")
     cluster.kubectl(*secret, f"--from-literal=join-token={token}")
     cluster.kubectl("label", "node", NODE, "skep.io/node=true")
-    until(lambda: _nodes(admin_api) == [(NODE, "ONLINE")], 180)
+    until(lambda: node_states(admin_api) == [(NODE, "ONLINE")], 180)
     for answer in (
         admin_api.post("/virtual-clusters", json={"name": "default"}),
         admin_api.put("/virtual-clusters/default/members/admin", json={"role": "admin"}),
     ):
         answer.raise_for_status()
-
-
-def _nodes(admin_api: httpx.Client) -> list[tuple[str, str]]:
-    found = admin_api.get("/nodes").raise_for_status().json()["results"]
-    return [(node["name"], node["state"]) for node in found]
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The chart, started: each container that it describes runs as a kubelet would start it, and passes
-its own probes; and two of each part go on when some of them are killed. There is no Kubernetes API
-server in these tests, see docs/operations.md."""
+its own probes; and two of each part go on when some of them are killed. Here no Kubernetes is
+needed: test_chart_on_kubernetes.py has one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.docker_tasks import purge
 from tests.support.kube_pods import Kubelet, Pod, port_of
 from tests.support.ports import free_port
 from tests.support.skep_images import SkepImages, skep_images
-from tests.support.stack_jobs import gang, log_lines, reach, submit, until
+from tests.support.stack_jobs import gang, log_lines, node_states, reach, submit, until
 
 pytestmark = [pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(2700)]
 
@@ -111,7 +111,7 @@ def kubelet(
         "publicUrl": f"http://127.0.0.1:{port}",
         "databaseUrl": f"postgresql://skep:{PASSWORD}@postgres:5432/skep",
         "redisUrl": f"redis://:{PASSWORD}@redis:6379",
-        "image": {"server": _image(images.server), "agent": _image(images.agent)},
+        "image": images.chart_values(),
         "apps": {"url": "http://apps.localhost:8472"},
         "metrics": {"enabled": True, "token": METRICS_TOKEN},
         "agent": {"runtimeClassName": "", "stateDir": str(tmp_path / "agent")},
@@ -127,11 +127,6 @@ def kubelet(
         credential = tmp_path / "agent" / "credential.json"
         if credential.exists():
             purge(client, json.loads(credential.read_text())["cluster"])
-
-
-def _image(name: str) -> dict[str, str]:
-    repository, tag = name.split(":")
-    return {"repository": repository, "tag": tag}
 
 
 def test_every_container_of_the_chart_passes_its_probes_and_a_job_runs(
@@ -198,7 +193,7 @@ def join(kubelet: Kubelet, admin_api: httpx.Client) -> Pod:
     # What the notes of the chart have an operator make.
     kubelet.secrets["skep-join-token"] = {"join-token": token}
     agent = kubelet.start(named(kubelet)["DaemonSet", "hive-agent"])
-    until(lambda: _nodes(admin_api) == [(kubelet.node, "ONLINE")] or _alive(agent))
+    until(lambda: node_states(admin_api) == [(kubelet.node, "ONLINE")] or _alive(agent))
     for answer in (
         admin_api.post("/virtual-clusters", json={"name": "default"}),
         admin_api.put("/virtual-clusters/default/members/admin", json={"role": "admin"}),
@@ -255,11 +250,6 @@ def _metrics(pod: Pod) -> str:
     url = f"http://{pod.address()}:{port_of(pod.manifest, 'metrics')}/metrics"
     headers = {"Authorization": f"Bearer {METRICS_TOKEN}"}
     return httpx.get(url, headers=headers, timeout=10).raise_for_status().text
-
-
-def _nodes(admin_api) -> list[tuple[str, str]]:
-    found = admin_api.get("/nodes").raise_for_status().json()["results"]
-    return [(node["name"], node["state"]) for node in found]
 
 
 def _alive(pod: Pod) -> bool:

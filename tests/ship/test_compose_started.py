@@ -12,7 +12,7 @@ import docker
 import pytest
 from tests.support.compose_project import PLUGIN, ComposeProject, api, compose_project
 from tests.support.docker_images import import_busybox
-from tests.support.stack_jobs import gang, log_lines, reach, submit, until
+from tests.support.stack_jobs import gang, log_lines, node_states, reach, submit, until
 
 pytestmark = [pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -112,8 +112,7 @@ def _token(admin_api) -> str:
 def _wait_until_online(project: ComposeProject, admin_api) -> None:
     def online() -> bool:
         project.wait_until_healthy("agent")
-        nodes = admin_api.get("/nodes").raise_for_status().json()["results"]
-        return [(n["name"], n["state"]) for n in nodes] == [(project.name, "ONLINE")]
+        return node_states(admin_api) == [(project.name, "ONLINE")]
 
     until(online)
 

@@ -18,6 +18,11 @@ class SkepImages:
     server: str
     agent: str
 
+    def chart_values(self) -> dict[str, dict[str, str]]:
+        """The value `image` of the chart, for these images."""
+        both = {"server": self.server.split(":"), "agent": self.agent.split(":")}
+        return {name: {"repository": at, "tag": tag} for name, (at, tag) in both.items()}
+
 
 def skep_images(client: docker.DockerClient) -> SkepImages:
     """Built once for each state of the checkout; the first time takes minutes, and downloads of

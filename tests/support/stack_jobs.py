@@ -41,6 +41,12 @@ def submit(api: httpx.Client, job: dict[str, Any]) -> str:
     return str(answer.json()["id"])
 
 
+def node_states(api: httpx.Client) -> list[tuple[str, str]]:
+    """The name and the state of each node."""
+    found = api.get("/nodes").raise_for_status().json()["results"]
+    return [(node["name"], node["state"]) for node in found]
+
+
 def until(what: Callable[[], T | bool | None], within_s: float = 120) -> T:
     """The first true answer of `what`. Fails after `within_s` seconds."""
     deadline = time.monotonic() + within_s
