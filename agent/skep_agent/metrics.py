@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from skep_agent.accelerators.base import GpuProbe
-from skep_agent.protocol import GpuSample
+from skep_agent.sample_messages import GpuSample
 
 log = structlog.get_logger(__name__)
 

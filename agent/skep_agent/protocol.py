@@ -30,6 +30,9 @@ from skep_agent.image_messages import PrefetchSpec as PrefetchSpec
 from skep_agent.inventory import Gpu as Gpu
 from skep_agent.inventory import Inventory as Inventory
 from skep_agent.inventory import Message as Message
+from skep_agent.sample_messages import ContainerSample as ContainerSample
+from skep_agent.sample_messages import GpuSample as GpuSample
+from skep_agent.sample_messages import Samples as Samples
 from skep_agent.storage_messages import INNER_MOUNTS as INNER_MOUNTS
 from skep_agent.storage_messages import S3_MOUNTS as S3_MOUNTS
 from skep_agent.storage_messages import S3Mount as S3Mount
@@ -44,7 +47,8 @@ FILES_DIR = "/run/skep/"  # of files that the platform puts into containers
 ULIMITS = ("memlock", "nofile", "stack")  # what a job may ask for
 SCRATCH_DIR = "/skep/scratch"
 LOG_ACKS = "log_acks"  # it reads the message LogAcks
-FEATURES = [INNER_MOUNTS, S3_MOUNTS, PEER_CHECKS, LOG_ACKS]  # what older agents could not do
+KEEPS = "keeps"  # it reads Desired.keep
+FEATURES = [INNER_MOUNTS, S3_MOUNTS, PEER_CHECKS, LOG_ACKS, KEEPS]  # what older agents could not do
 STREAMS_PATH = "/ws/agent/streams/"
 # Where nodes send each other the packets of gang networks (UDP); others use another for VXLAN.
 VXLAN_PORT = 14789
@@ -291,32 +295,6 @@ class Report(Message):
     facts: list[AttemptFact]
 
 
-class GpuSample(Message):
-    uuid: str
-    utilization: float  # percent of the last interval a kernel ran
-    memory_used_mb: int
-    temperature_c: int | None = None
-    power_w: float | None = None
-
-
-class ContainerSample(Message):
-    attempt_id: str
-    cpu_percent: float  # 100 = one core
-    memory_mb: int
-    # Since the container was started; None where the engine does not report it.
-    network_rx_bytes: int | None = None
-    network_tx_bytes: int | None = None
-    disk_read_bytes: int | None = None
-    disk_written_bytes: int | None = None
-
-
-class Samples(Message):
-    type: Literal["samples"] = "samples"
-    at: float
-    gpus: list[GpuSample] = []
-    containers: list[ContainerSample] = []
-
-
 # --- server to agent --------------------------------------------------------------------------
 
 
@@ -341,12 +319,16 @@ class Welcome(Message):
 
 class Desired(Message):
     """The complete desired state: an attempt that the node holds and that is not listed here was
-    forgotten by the server on purpose, and is stopped and removed."""
+    forgotten by the server on purpose, and is stopped and removed.
+
+    `keep` are ids of attempts that the server cannot describe now: the node goes on with those
+    that it holds, as it was sent them. For agents with the feature `keeps`."""
 
     type: Literal["desired"] = "desired"
     revision: int
     attempts: list[AttemptSpec]
     shared: dict[str, SharedSpec] = {}
+    keep: list[str] = []
 
     def whole(self) -> Desired:
         """Return this state with all that attempts share put into each of them. Raises
@@ -354,7 +336,7 @@ class Desired(Message):
         if {a.shares for a in self.attempts if a.shares} - self.shared.keys():
             raise ProtocolError("frame_invalid", "attempts share what is not there")
         whole = [a.with_shared(self.shared[a.shares]) if a.shares else a for a in self.attempts]
-        return Desired(revision=self.revision, attempts=whole)
+        return Desired(revision=self.revision, attempts=whole, keep=self.keep)
 
 
 class NetworkPolicy(Message):

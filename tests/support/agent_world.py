@@ -3,6 +3,7 @@ are entries of a dict, and watches that the core never does what it must not."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,6 +54,7 @@ class World:
         self.lease_until: float | None = None
         self.revision = -1
         self.listed: dict[str, AttemptSpec] = {}  # by the newest Desired
+        self.kept: dict[str, AttemptSpec | None] = {}  # as they were listed before
         self.connected = False
         self.machine = NodeMachine(LIMITS)
         self.begin()
@@ -128,20 +130,27 @@ class World:
         self.send(ev.LeaseSeen(self.now + LEASE_S))
         self.lease_until = max(self.now + LEASE_S, self.lease_until or 0)
 
-    def desire(self, *specs: AttemptSpec, revision: int | None = None) -> None:
+    def desire(
+        self, *specs: AttemptSpec, revision: int | None = None, keep: Collection[str] = ()
+    ) -> None:
         revision = self.revision + 1 if revision is None else revision
         if self.connected and revision >= self.revision:
             self.revision = revision
+            before = self.kept | self.listed
+            self.kept = {attempt_id: before.get(attempt_id) for attempt_id in keep}
             self.listed = {spec.attempt_id: spec for spec in specs}
             self._note_evidence()
-        self.send(ev.DesiredArrived(revision, tuple(specs)))
+        self.send(ev.DesiredArrived(revision, tuple(specs), frozenset(keep)))
 
     def _note_evidence(self) -> None:
         held: list[Any] = [*self.machine.attempts.values(), *self.containers.values()]
         for attempt in held:
             spec = self.listed.get(attempt.attempt_id)
             ordered = spec and spec.epoch == attempt.epoch and spec.desired == "stop"
-            if spec is None or spec.epoch > attempt.epoch or ordered:
+            if spec is None:
+                if attempt.attempt_id not in self.kept:
+                    self.evidence.add((attempt.attempt_id, attempt.epoch))
+            elif spec.epoch > attempt.epoch or ordered:
                 self.evidence.add((attempt.attempt_id, attempt.epoch))
 
     def ack_facts(self) -> None:
@@ -337,7 +346,7 @@ class World:
             self.pending.append(watch)  # its end is to be reported
 
     def _check_word(self, start: do.Start) -> None:
-        spec = self.listed.get(start.attempt_id)
+        spec = self.listed.get(start.attempt_id) or self.kept.get(start.attempt_id)
         held = spec is not None and spec.epoch == start.epoch and spec.desired == "hold"
         assert not held, f"{start} while the server holds it back"
 

@@ -73,6 +73,7 @@ class LeaseSeen:
 class DesiredArrived:
     revision: int
     attempts: tuple[AttemptSpec, ...]
+    keep: frozenset[str] = frozenset()  # attempts that go on as they are
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,11 @@ class ServerSession:
 
     revision: int = -1  # newest Desired of this session
     listed: dict[str, AttemptSpec] = field(default_factory=dict)
+    kept: frozenset[str] = frozenset()  # they go on, as nothing is known about them
+
+    def forgets(self, attempt_id: str) -> bool:
+        """Whether an attempt that the node holds is to be stopped, as the server leaves it out."""
+        return self.revision >= 0 and attempt_id not in self.listed and attempt_id not in self.kept
 
 
 class NodeMachine:
@@ -175,8 +180,9 @@ class NodeMachine:
             return
         session.revision = event.revision
         session.listed = {spec.attempt_id: spec for spec in event.attempts}
+        session.kept = event.keep
         for attempt in list(self.attempts.values()):
-            if attempt.attempt_id not in session.listed:
+            if session.forgets(attempt.attempt_id):
                 self.life.stop(attempt, "unlisted")
         for spec in session.listed.values():
             self._reconcile(spec)
@@ -246,12 +252,11 @@ class NodeMachine:
 
     def _adopted(self, attempt: Attempt) -> None:
         """Found after the start: the newest Desired already speaks about it."""
-        if self.session is None or self.session.revision < 0:
+        if self.session is None:
             return
-        spec = self.session.listed.get(attempt.attempt_id)
-        if spec is None:
+        if self.session.forgets(attempt.attempt_id):
             self.life.stop(attempt, "unlisted")
-        else:
+        elif (spec := self.session.listed.get(attempt.attempt_id)) is not None:
             self._reconcile_held(attempt, spec)
 
     def _facts_acked(self, event: ev.FactsAcked) -> None:
@@ -436,8 +441,7 @@ class NodeMachine:
                 self.life.within(attempt, OPERATION_S)
 
     def _give_up_logs(self, attempt: Attempt) -> None:
-        session = self.session
-        forgotten = session and session.revision >= 0 and attempt.attempt_id not in session.listed
+        forgotten = self.session is not None and self.session.forgets(attempt.attempt_id)
         if not forgotten or attempt.drained:
             self.life.within(attempt, LOG_PATIENCE_S)
             return

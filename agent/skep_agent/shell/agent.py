@@ -207,7 +207,7 @@ class Agent:
             if attempt_id in self.machine.attempts:
                 with going_on("masks_not_kept"):  # the next agent asks again, too
                     self._masks.keep(attempt_id, masks)
-        self.logs.learn(listed)
+        self.logs.learn(listed, desired.keep)
 
     def use_network_policy(self, policy: NetworkPolicy) -> None:
         self._runtime.use_network_policy(policy)

@@ -152,11 +152,12 @@ class LogShipper:
         """Return whether a log waits for the list of secrets that it must not show."""
         return any(pump.secrets is None for pump in self._pumps.values())
 
-    def learn(self, secrets: Mapping[str, Collection[str]]) -> None:
+    def learn(self, secrets: Mapping[str, Collection[str]], keep: Collection[str] = ()) -> None:
         """Take over which attempts the server lists, and what no log of theirs may show. A log that
-        waits for that is read now. The secrets of an attempt that is not listed will never be
-        known, so its log ends where the server has it."""
-        for pump in [pump for pump in self._pumps.values() if pump.secrets is None]:
+        waits for that is read now; those of `keep` wait on. The secrets of an attempt that is not
+        listed will never be known, so its log ends where the server has it."""
+        waiting = [pump for pump in self._pumps.values() if pump.secrets is None]
+        for pump in [pump for pump in waiting if pump.attempt_id not in keep]:
             known = secrets.get(pump.attempt_id)
             pump.secrets = known or ()
             if known is None:

@@ -92,7 +92,8 @@ class Session:
     def take(self, message: ServerMessage | str) -> None:
         match parsed(message) if isinstance(message, str) else message:
             case Desired() as desired:
-                self._node.dispatch(ev.DesiredArrived(desired.revision, tuple(desired.attempts)))
+                attempts, keep = tuple(desired.attempts), frozenset(desired.keep)
+                self._node.dispatch(ev.DesiredArrived(desired.revision, attempts, keep))
                 self._node.learn(desired)
             case NetworkPolicy() as policy:
                 self._node.use_network_policy(policy)

@@ -197,7 +197,7 @@ class Groups:
         self._facts = Grouped[UUID, Sequence[AttemptFact], None](
             concurrency.facts, _store, gather_s=GATHER_S
         )
-        self._frames = Grouped[UUID, tuple[int, int | None], Frames](
+        self._frames = Grouped[UUID, desired.SessionState, Frames](
             concurrency.control, _frames, gather_s=GATHER_S
         )
         self._logs = Grouped[UUID, Sequence[LogFrame], Acks](
@@ -243,11 +243,11 @@ class Groups:
         return found[node_id]
 
     async def desired_frame(
-        self, node_id: UUID, epoch: int, known_revision: int | None
+        self, node_id: UUID, session: desired.SessionState
     ) -> DesiredFrame | None:
         """Return what the node shall run, or None when it was sent that revision already. Raises
         Conflict `session_fenced`."""
-        found = await self._frames.run(node_id, (epoch, known_revision))
+        found = await self._frames.run(node_id, session)
         if node_id not in found:
             raise desired.session_is_over()
         return found[node_id]
@@ -293,7 +293,7 @@ def _append(batches: Mapping[UUID, Sequence[LogFrame]]) -> Acks:
     return telemetry.append_logs_of_nodes(batches)
 
 
-def _frames(sessions: Mapping[UUID, tuple[int, int | None]]) -> Frames:
+def _frames(sessions: Mapping[UUID, desired.SessionState]) -> Frames:
     return desired.build_frames(sessions)
 
 

@@ -25,6 +25,7 @@ from skep_agent.protocol import (
     CLOSE_PROTOCOL,
     CLOSE_REPLACED,
     CLOSE_SILENT,
+    KEEPS,
     LOG_ACKS,
     AgentMessage,
     AttemptFact,
@@ -66,7 +67,7 @@ from skep_platform.gateway.presence import presence
 from skep_platform.gateway.socket import CLOSE_RESTART, Refusal, Socket, first_to_end
 from skep_platform.images import prefetching
 from skep_platform.jobs import image_saves
-from skep_platform.jobs.containers.desired import DesiredFrame
+from skep_platform.jobs.containers.desired import DesiredFrame, SessionState
 from skep_platform.telemetry import services as telemetry
 
 log = structlog.get_logger(__name__)
@@ -93,7 +94,7 @@ class Session:
         self.node_id = node_id
         self.epoch = epoch
         self._first_state = first_state
-        self._sent_revision: int | None = None
+        self._sent = SessionState(epoch, keeps=KEEPS in features)
         self._heartbeats: LatestValue[Heartbeat] = LatestValue()
         self._inventories: LatestValue[Inventory] = LatestValue()
         self._changes: LatestValue[None] = LatestValue()
@@ -237,7 +238,7 @@ class Session:
                 rarely(log, "heartbeat", "heartbeat_not_stored", error=str(error)[:200])
                 continue
             await self._socket.send(HeartbeatAck(seq=heartbeat.seq).model_dump_json())
-            if revision != self._sent_revision:
+            if revision != self._sent.revision:
                 self._changes.put(None)
 
     async def _send_state(self) -> None:
@@ -263,11 +264,11 @@ class Session:
             await self._changes.take()
             state, self._first_state = self._first_state, None
             if state is None:
-                state = await groups().desired_frame(self.node_id, self.epoch, self._sent_revision)
+                state = await groups().desired_frame(self.node_id, self._sent)
             if state is not None:
-                telemetry.hold(self.node_id, state.attempts)
+                telemetry.hold(self.node_id, state.attempts, state.kept)
                 await self._socket.send(state.frame)
-                self._sent_revision = state.revision
+                self._sent = self._sent._replace(revision=state.revision)
 
     async def _send_orders(self) -> None:
         """Send orders to open streams. One that is lost with the broker is asked for again by its

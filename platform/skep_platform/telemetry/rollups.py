@@ -12,7 +12,7 @@ import math
 import re
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -158,12 +158,16 @@ class ClusterUse:
                 if node.sessions <= 0:
                     del self._nodes[node_id]
 
-    def hold(self, node_id: UUID, gpus: Mapping[str, Sequence[str]]) -> None:
-        """`gpus` are the GPU UUIDs of each attempt on the node."""
+    def hold(
+        self, node_id: UUID, gpus: Mapping[str, Sequence[str]], kept: Collection[str] = ()
+    ) -> None:
+        """`gpus` are the GPU UUIDs of each attempt on the node; those of `kept` stay as known."""
         with self._lock:
             node = self._nodes.setdefault(node_id, NodeUse())
-            node.attempts = frozenset(gpus)
-            node.holders = {uuid: attempt for attempt, uuids in gpus.items() for uuid in uuids}
+            node.attempts = frozenset(gpus) | frozenset(kept)
+            before = {uuid: one for uuid, one in node.holders.items() if one in kept}
+            held = {uuid: attempt for attempt, uuids in gpus.items() for uuid in uuids}
+            node.holders = before | held
             for known in (node.since, node.counters):
                 for attempt in [one for one in known if one not in node.attempts]:
                     del known[attempt]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from skep_agent.frames import LogFrame
@@ -51,9 +51,10 @@ def node_disconnected(node_id: UUID) -> None:
     _use.disconnect(node_id)
 
 
-def hold(node_id: UUID, attempts: Iterable[AttemptSpec]) -> None:
-    """Count the samples of the node's GPUs and containers for these attempts from now on."""
-    _use.hold(node_id, {a.attempt_id: a.gpu_uuids for a in attempts})
+def hold(node_id: UUID, attempts: Iterable[AttemptSpec], kept: Collection[str] = ()) -> None:
+    """Count the samples of the node's GPUs and containers for these attempts from now on, and for
+    those of `kept` as before."""
+    _use.hold(node_id, {a.attempt_id: a.gpu_uuids for a in attempts}, kept)
 
 
 def store_samples(node_id: UUID, samples: Samples) -> None:

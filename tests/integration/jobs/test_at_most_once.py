@@ -36,7 +36,7 @@ from skep_platform.cluster.models import Node
 from skep_platform.core.errors import Conflict
 from skep_platform.gateway.agent import _open
 from skep_platform.jobs import services
-from skep_platform.jobs.containers.desired import build_frame
+from skep_platform.jobs.containers.desired import SessionState, build_frame
 from skep_platform.jobs.models import Job, TaskAttempt
 
 pytestmark = pytest.mark.django_db
@@ -98,7 +98,7 @@ class Cluster:
         if self.epoch is None:
             return
         try:
-            state = build_frame(self.node.pk, self.epoch, self.sent_revision)
+            state = build_frame(self.node.pk, SessionState(self.epoch, self.sent_revision))
         except Conflict:
             self.cut()
             return

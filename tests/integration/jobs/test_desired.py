@@ -246,7 +246,7 @@ def test_states_of_many_nodes_take_as_many_queries_as_that_of_one(alice, vc):
 
     def built(wanted):
         with CaptureQueriesContext(connection) as captured:
-            found = desired.build_frames({pk: (epochs[pk], None) for pk in wanted})
+            found = desired.build_frames({pk: desired.SessionState(epochs[pk]) for pk in wanted})
         return found, len(captured)
 
     _, one = built([first.pk])
@@ -262,7 +262,9 @@ def test_states_of_many_nodes_take_as_many_queries_as_that_of_one(alice, vc):
     assert sent[over.pk].sent_run_at is None
 
     revision = found[others[0].pk].revision
-    again = desired.build_frames({others[0].pk: (epochs[others[0].pk], revision)})
+    again = desired.build_frames(
+        {others[0].pk: desired.SessionState(epochs[others[0].pk], revision)}
+    )
     assert again == {others[0].pk: None}
 
 
@@ -276,7 +278,7 @@ def test_a_frame_is_what_the_protocol_says_of_its_state(alice, vc):
     stopped = placed(alice, vc, name="stopped")
     services.stop(alice, stopped.pk)
     for _ in range(2):  # built, and remembered
-        built = desired.build_frame(node.pk, 1, None)
+        built = desired.build_frame(node.pk, desired.SessionState(1))
         assert built is not None
         state = desired.desired_state(node.pk)
         whole = Desired(revision=built.revision, attempts=state.attempts, shared=state.shared)

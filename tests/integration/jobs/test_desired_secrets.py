@@ -90,26 +90,47 @@ def test_secrets_that_cannot_be_opened_end_no_job_that_runs_with_them(alice, vc,
     locked = submitted(alice, vc, commands=SHOWS)
     epoch = Node.objects.get(pk=node.pk).session_epoch
     Node.objects.filter(pk=node.pk).update(connected=True)
-    assert desired.build_frame(node.pk, epoch, None) is not None
+    assert desired.build_frame(node.pk, desired.SessionState(epoch)) is not None
     JobSecrets.objects.filter(job=locked).update(sealed=b"of another key")
     desired._known._specs.clear()
     other = placed(alice, vc)
-    assert desired.build_frame(node.pk, epoch, None) is None
+    assert desired.build_frame(node.pk, desired.SessionState(epoch)) is None
     services.stop(alice, locked.pk)
-    frame = desired.build_frame(node.pk, epoch, None)
+    frame = desired.build_frame(node.pk, desired.SessionState(epoch))
     assert [spec.job_id for spec in frame.attempts] == [str(other.pk)]
+
+
+def test_a_node_goes_on_with_what_cannot_be_described_and_is_sent_all_else(alice, vc, node):
+    locked = submitted(alice, vc, commands=SHOWS)
+    epoch = Node.objects.get(pk=node.pk).session_epoch
+    Node.objects.filter(pk=node.pk).update(connected=True)
+    session = desired.SessionState(epoch, keeps=True)
+    first = desired.build_frame(node.pk, session)
+    assert first is not None
+    assert not first.kept
+    JobSecrets.objects.filter(job=locked).update(sealed=b"of another key")
+    desired._known._specs.clear()
+    other = placed(alice, vc)
+    frame = desired.build_frame(node.pk, session._replace(revision=first.revision))
+    assert [spec.job_id for spec in frame.attempts] == [str(other.pk)]
+    (attempt,) = attempts_of(locked)
+    sent = parse_server_message(frame.frame)
+    assert (sent.keep, frame.kept) == ([str(attempt.pk)], (str(attempt.pk),))
+    services.stop(alice, locked.pk)
+    frame = desired.build_frame(node.pk, session._replace(revision=frame.revision))
+    assert parse_server_message(frame.frame).keep == []
 
 
 def test_secrets_that_cannot_be_opened_end_no_gang_that_is_prepared(alice, vc, node):
     locked = submitted(alice, vc, commands=SHOWS, instances=2)
     epoch = Node.objects.get(pk=node.pk).session_epoch
     Node.objects.filter(pk=node.pk).update(connected=True)
-    assert desired.build_frame(node.pk, epoch, None) is not None
+    assert desired.build_frame(node.pk, desired.SessionState(epoch)) is not None
     report(attempts_of(locked), "creating")
     JobSecrets.objects.filter(job=locked).update(sealed=b"of another key")
     desired._known._specs.clear()
     placed(alice, vc)
-    assert desired.build_frame(node.pk, epoch, None) is None
+    assert desired.build_frame(node.pk, desired.SessionState(epoch)) is None
 
 
 def test_a_spec_that_cannot_be_built_fails_its_job_and_no_other(alice, vc, node):
@@ -117,7 +138,7 @@ def test_a_spec_that_cannot_be_built_fails_its_job_and_no_other(alice, vc, node)
     Job.objects.filter(pk=broken.pk).update(environment=["no", "mapping"])
     Node.objects.filter(pk=node.pk).update(connected=True)
     epoch = Node.objects.get(pk=node.pk).session_epoch
-    frame = desired.build_frame(node.pk, epoch, None)
+    frame = desired.build_frame(node.pk, desired.SessionState(epoch))
     assert [spec.job_id for spec in frame.attempts] == [str(other.pk)]
     (attempt,) = attempts_of(broken)
     assert (attempt.state, attempt.error_code) == ("FAILED", "spec_refused")
@@ -224,7 +245,7 @@ def test_200_tasks_on_a_node_are_sent_their_gang_once(alice, vc):
     assert len(captured) <= 8  # of limits and credentials, too, whatever the number of tasks
     assert len(state.attempts) == 200
     node.refresh_from_db()
-    state = desired.build_frame(node.pk, node.session_epoch, None)
+    state = desired.build_frame(node.pk, desired.SessionState(node.session_epoch))
     assert state is not None
     whole = Desired(revision=1, attempts=desired_attempts(node.pk)).model_dump_json()
     assert len(state.frame) * 10 < len(whole)

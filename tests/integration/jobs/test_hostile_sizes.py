@@ -30,7 +30,7 @@ def sent_jobs(node: Node) -> list[str]:
     """Return the jobs that the node is sent, as its session builds them."""
     Node.objects.filter(pk=node.pk).update(connected=True)
     node.refresh_from_db()
-    state = desired.build_frame(node.pk, node.session_epoch, None)
+    state = desired.build_frame(node.pk, desired.SessionState(node.session_epoch))
     assert state is not None
     assert len(state.frame) < MAX_TEXT_FRAME
     return [spec.job_id for spec in state.attempts]

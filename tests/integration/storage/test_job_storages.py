@@ -216,7 +216,7 @@ def refused(job: Job, node: Any) -> str:
     """The code with which the job's only attempt fails when its node is sent its state."""
     assert str(job.pk) in tick()
     (attempt,) = attempts_of(job)
-    desired.build_frame(node.pk, node.session_epoch, None)
+    desired.build_frame(node.pk, desired.SessionState(node.session_epoch))
     attempt.refresh_from_db()
     assert desired_attempts(node.pk) == []
     return str(attempt.error_code)
@@ -286,7 +286,7 @@ def test_container_that_runs_is_not_stopped_by_a_withdrawn_grant(
     made = storage(root, "data", vc)
     job = submitted(alice, file_with(vc, "data"))
     assert str(job.pk) in tick()
-    desired.build_frame(node.pk, node.session_epoch, None)
+    desired.build_frame(node.pk, desired.SessionState(node.session_epoch))
     services.revoke(root, made, vc.name)
     monkeypatch.setattr(desired, "_known", desired._Known())  # as after a restart
     state = desired_state(node.pk)

@@ -276,6 +276,15 @@ def test_a_gpu_that_changes_hands_is_attributed_to_each_holder(use):
     assert held == {first.pk: 40.0, None: 0.0}
 
 
+def test_the_use_of_an_attempt_that_cannot_be_described_is_counted_on(use):
+    attempt = running_attempt(gpus=1)
+    hold(attempt)
+    services.hold(attempt.node_id, [], [str(attempt.pk)])
+    use.add(attempt.node_id, sample(attempt, 40), 0.0)
+    services.flush_rollups()
+    assert GpuRollup.objects.get().attempt_id == attempt.pk
+
+
 @pytest.mark.parametrize("uuid", ["", "\x00", "x" * 200, "GPU-\n", "unknown"])
 def test_26_a_gpu_that_cannot_be_spoils_no_other(uuid):
     attempt = running_attempt(gpus=1)

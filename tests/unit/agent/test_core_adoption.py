@@ -73,6 +73,17 @@ def test_an_adopted_container_that_is_not_listed_is_stopped(world: World) -> Non
     assert not world.containers
 
 
+def test_an_adopted_container_that_the_server_cannot_describe_goes_on(world: World) -> None:
+    world.restart()
+    world.welcome()
+    world.desire(spec("a2"), keep=["a1"])
+    world.settle()
+    assert {one.attempt_id for one in world.running()} == {"a1", "a2"}
+    world.desire(spec("a2", desired="stop"))
+    world.settle()
+    assert not world.containers
+
+
 def test_the_lease_goes_on_over_a_restart(world: World) -> None:
     world.now += LEASE_S - 1
     world.restart()
@@ -146,6 +157,13 @@ def test_a_container_found_later_is_adopted_and_stopped_when_not_listed(world: W
     world.containers["c9"] = stray()
     world.look()
     assert world.machine.attempts["a9"].state == "stopping"
+
+
+def test_a_container_found_later_goes_on_when_the_server_cannot_describe_it(world: World) -> None:
+    world.desire(keep=["a1", "a9"])
+    world.containers["c9"] = stray()
+    world.look()
+    assert world.machine.attempts["a9"].state == "running"
 
 
 def test_a_container_found_later_is_left_alone_without_a_session(world: World) -> None:

@@ -48,6 +48,11 @@ class Node(RuleBasedStateMachine):
         listed = self.world.listed.values()
         self.world.desire(*[s for s in listed if s.attempt_id != left_out])
 
+    @rule(unknown=st.sets(st.sampled_from(IDS)))
+    def the_server_cannot_describe(self, unknown) -> None:
+        listed = self.world.listed.values()
+        self.world.desire(*[s for s in listed if s.attempt_id not in unknown], keep=unknown)
+
     @rule(again=st.sampled_from([True, True, False]))
     def the_connection_breaks(self, again) -> None:
         self.world.disconnect()

@@ -61,8 +61,8 @@ class NodeSpecs:
     # Sent to run for the first time, see `record_sent`; with the requests that submitted the jobs.
     to_start: dict[UUID, str]
     refused: dict[UUID, tuple[str, str]]  # left out: code and message
-    # They run there, or are prepared, and what they are cannot be said: the node is sent nothing,
-    # as it would stop what is not listed.
+    # They run there, or are prepared, and cannot be described: the node keeps them as they are. One
+    # whose agent is older is sent nothing, as it would stop what is not listed.
     unknown: list[UUID] = field(default_factory=list)
 
 
@@ -291,11 +291,20 @@ def _outdated(specs: Mapping[UUID, BuiltSpec]) -> list[UUID]:
 _known = _Known()
 
 
+class SessionState(NamedTuple):
+    """What the desired state of a node is sent to."""
+
+    epoch: int
+    revision: int | None = None  # that was sent last
+    keeps: bool = False  # the agent has the feature KEEPS
+
+
 @dataclass(frozen=True, slots=True)
 class DesiredFrame:
     revision: int
     attempts: list[AttemptSpec]
     frame: str
+    kept: tuple[str, ...] = ()  # attempts that go on without being described
 
 
 def frame_of_new_node(node: Node) -> DesiredFrame | None:
@@ -309,42 +318,40 @@ def frame_of_new_node(node: Node) -> DesiredFrame | None:
     return DesiredFrame(node.desired_revision, [], frame)
 
 
-def build_frame(
-    node_id: UUID, session_epoch: int, known_revision: int | None
-) -> DesiredFrame | None:
+def build_frame(node_id: UUID, session: SessionState) -> DesiredFrame | None:
     """Return the complete desired state of one node; see `build_frames`. Raises Conflict
     `session_fenced` when the session is over."""
-    found = build_frames({node_id: (session_epoch, known_revision)})
+    found = build_frames({node_id: session})
     if node_id not in found:
         raise session_is_over()
     return found[node_id]
 
 
-def build_frames(
-    wanted: Mapping[UUID, tuple[int, int | None]],
-) -> dict[UUID, DesiredFrame | None]:
-    """Return the complete desired states of nodes, of which the epoch of the session and the
-    revision that was sent last are given. A node that was sent the present revision already has
-    None, and one whose session is over is left out. As many queries for many nodes as for one.
+def build_frames(wanted: Mapping[UUID, SessionState]) -> dict[UUID, DesiredFrame | None]:
+    """Return the complete desired states of the nodes of these sessions. A node that was sent the
+    present revision already has None, and one whose session is over is left out. As many queries
+    for many nodes as for one.
 
     The revision is read before the attempts: they may be newer than it says, and are then sent
     once more, but never older."""
     revisions = {
         pk: revision
         for pk, epoch, revision in CONNECTED.rows(nodes=list(wanted))
-        if epoch == wanted[pk][0]
+        if epoch == wanted[pk].epoch
     }
-    changed = {pk: now for pk, now in revisions.items() if now != wanted[pk][1]}
+    changed = {pk: now for pk, now in revisions.items() if now != wanted[pk].revision}
     states = desired_states(changed) if changed else {}
     for node_id, unknown in [(pk, state.unknown) for pk, state in states.items() if state.unknown]:
         attempts = [str(pk) for pk in unknown[:MOST_LOGGED]]
-        rarely(log, f"node_waits:{node_id}", "node_waits", node_id=str(node_id), attempts=attempts)
-        del states[node_id]
+        event = "attempts_kept" if wanted[node_id].keeps else "node_waits"
+        rarely(log, f"{event}:{node_id}", event, node_id=str(node_id), attempts=attempts)
+        if not wanted[node_id].keeps:
+            del states[node_id]
     for state in states.values():
         if state.refused:
             refuse(state.refused)
     to_start = {pk: node_id for node_id, state in states.items() for pk in state.to_start}
-    over = record_sent({pk: epoch for pk, (epoch, _) in wanted.items()}, to_start)
+    over = record_sent({pk: session.epoch for pk, session in wanted.items()}, to_start)
     found: dict[UUID, DesiredFrame | None] = {pk: None for pk in revisions if pk not in over}
     for node_id, state in states.items():
         if node_id in found:
@@ -363,10 +370,13 @@ def _frame(revision: int, state: NodeSpecs) -> DesiredFrame:
     """Return the frame: `Desired` as JSON, put together from texts that were made once."""
     attempts = ",".join(state.texts)
     shared = ",".join(f"{json.dumps(name)}:{text}" for name, text in state.shared_texts.items())
+    kept = tuple(map(str, state.unknown))
+    keep = ",".join(map(json.dumps, kept))
     frame = (
-        f'{{"type":"desired","revision":{revision},"attempts":[{attempts}],"shared":{{{shared}}}}}'
+        f'{{"type":"desired","revision":{revision},"attempts":[{attempts}],'
+        f'"shared":{{{shared}}},"keep":[{keep}]}}'
     )
-    return DesiredFrame(revision, state.attempts, frame)
+    return DesiredFrame(revision, state.attempts, frame, kept)
 
 
 def session_is_over() -> Conflict:
