@@ -55,6 +55,8 @@ def _run(task: str, expires_s: float) -> None:
             current_app.send_task(task, expires=expires_s, retry=False)
     except Exception as error:
         log.exception("task_failed", name=task)
+        if task in _due:  # all others are counted where they run
+            metrics.TASKS.labels(task, "FAILURE").inc()
         failures.leave_if_read_only(error)
         if not connection.in_atomic_block:
             close_old_connections()  # the next one gets another, if this one is broken

@@ -100,6 +100,13 @@ def test_what_talks_to_other_servers_has_a_message_of_its_own_when_there_is_some
     assert sent == [("skep.notifications.send_mails", 4)]
 
 
+def test_a_task_whose_look_for_work_fails_counts_as_failed(monkeypatch):
+    monkeypatch.setattr(rounds, "_due", {works.name: lambda: 1 // 0 > 0})
+    before = count(works.name, "FAILURE")
+    run_round.run([works.name], 4)
+    assert (count(works.name, "FAILURE"), ran) == (before + 1, [])
+
+
 def test_rounds_with_nothing_to_do_cost_few_statements_and_no_message(monkeypatch):
     make_node("gpu-1", gpus=8)
     monkeypatch.setattr(current_app._get_current_object(), "send_task", None)
