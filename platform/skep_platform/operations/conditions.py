@@ -158,6 +158,7 @@ def _full_disks(rule: AlertRule) -> Iterable[Met]:
             message = f"The disk of the log store is {used:.0f} % full."
             yield Met(LOG_STORE, LOG_STORE, message, "/health", {"used_percent": round(used, 1)})
     known = Node.objects.filter(state=NodeState.ONLINE, disk_total_mb__gt=0)
+    known = known.exclude(pk__in=_maintained())
     full = known.alias(used=100.0 - 100.0 * F("disk_free_mb") / F("disk_total_mb")).filter(
         used__gte=rule.threshold
     )

@@ -267,6 +267,8 @@ class TestConditions:
             maintenance_until=now + timedelta(hours=until_h),
         )
         assert conditions.find(rule("bad_node")).keys() == found
+        Node.objects.filter(pk=node.pk).update(disk_free_mb=1, disk_total_mb=100_000)
+        assert conditions.find(rule("full_disk")).keys() == found
         Node.objects.filter(pk=node.pk).update(
             state="UNREACHABLE", last_heartbeat_at=now - timedelta(hours=2)
         )
