@@ -88,9 +88,16 @@ def _due() -> QuerySet[NodeCheck]:
     return waiting.exclude(busy).order_by()
 
 
-nodes_with_work = NodesWithWork(
-    lambda: peer_checks.nodes_of(_due().values_list("node_id", "peers"))
-)
+def _rounds_by_node() -> dict[UUID, list[UUID]]:
+    """Return the rounds that are due, by each node that runs one or listens for it."""
+    found: dict[UUID, list[UUID]] = {}
+    for pk, node_id, peers in _due().values_list("pk", "node_id", "peers"):
+        for concerned in {node_id, *peer_checks.nodes_of(peers)}:
+            found.setdefault(concerned, []).append(pk)
+    return found
+
+
+nodes_with_work = NodesWithWork(_rounds_by_node)
 
 
 NOTHING = NodeChecks().model_dump_json()
@@ -99,16 +106,17 @@ NOTHING = NodeChecks().model_dump_json()
 def frame(node_id: UUID) -> str:
     """Return the round that a node shall run now (an empty id when there is none), and what it
     listens for."""
-    if node_id not in nodes_with_work():
+    concerned = nodes_with_work().get(node_id)
+    if concerned is None:
         return NOTHING
     with transaction.atomic():
-        rounds = _due().filter(node=node_id).select_related("node")
-        own = rounds.select_for_update(of=("self",), no_key=True).first()
+        rounds = _due().filter(pk__in=concerned).select_related("node")
+        own = rounds.filter(node=node_id).select_for_update(of=("self",), no_key=True).first()
         asked = NodeChecks(
             check_id=str(own.pk) if own else "",
             peers=peer_checks.of_round(own) if own else [],
             least_mb_s=settings.SKEP_NODE_CHECK_MB_S,
-            listens=peer_checks.listens(node_id, _due()),
+            listens=peer_checks.listens(node_id, rounds),
         )
     return asked.model_dump_json()
 

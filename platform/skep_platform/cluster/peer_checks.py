@@ -43,23 +43,19 @@ def of_round(check: NodeCheck) -> list[PeerCheck]:
 PEER_KEYS = ("name", "address", "port", "token")
 
 
-def listens(node_id: UUID, due: QuerySet[NodeCheck]) -> list[PeerListen]:
-    """Return what a node listens for: the rounds of other nodes that have it as a peer."""
-    open_rounds = due.filter(peers_until__gt=timezone.now()).select_related("node")
+def listens(node_id: UUID, rounds: QuerySet[NodeCheck]) -> list[PeerListen]:
+    """Return what a node listens for: those of these rounds that have it as a peer."""
     return [
         PeerListen(address=check.node.address, port=peer["port"], token=peer["token"])
-        for check in open_rounds.order_by("pk")
+        for check in rounds.filter(peers_until__gt=timezone.now()).order_by("pk")
         for peer in check.peers or ()
         if peer["node"] == str(node_id)
     ]
 
 
-def nodes_of(rounds: Iterable[tuple[UUID, list[Mapping[str, Any]] | None]]) -> set[UUID]:
-    """Return the nodes of these rounds, given with their peers, and the peers."""
-    found: set[UUID] = set()
-    for node_id, peers in rounds:
-        found |= {node_id, *(UUID(peer["node"]) for peer in peers or ())}
-    return found
+def nodes_of(peers: Iterable[Mapping[str, Any]] | None) -> set[UUID]:
+    """Return the nodes that are the peers of a round."""
+    return {UUID(peer["node"]) for peer in peers or ()}
 
 
 def count_as_failed(results: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

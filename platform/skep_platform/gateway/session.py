@@ -344,7 +344,7 @@ class Session:
         await self._left.wait()
 
 
-async def _nodes_with(work: ModuleType) -> frozenset[UUID]:
+async def _nodes_with(work: ModuleType) -> Collection[UUID]:
     if (nodes := work.nodes_with_work.fresh()) is not None:  # spares a change of threads
         return nodes
     return await retry_while_unavailable(concurrency.control, work.nodes_with_work)

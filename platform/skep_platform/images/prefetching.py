@@ -166,7 +166,9 @@ def _open() -> QuerySet[NodePrefetch]:
 
 
 # The nodes with images to pull, as far as it is known and fresh.
-nodes_with_work = NodesWithWork(lambda: _open().values_list("node_id", flat=True).distinct())
+nodes_with_work = NodesWithWork(
+    lambda: frozenset(_open().values_list("node_id", flat=True).distinct())
+)
 forget = nodes_with_work.forget
 
 

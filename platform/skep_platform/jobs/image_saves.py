@@ -255,7 +255,9 @@ def _open() -> QuerySet[ImageSave]:
 
 
 # The nodes with containers to save, as far as it is known and fresh.
-nodes_with_work = NodesWithWork(lambda: _open().values_list("node_id", flat=True).distinct())
+nodes_with_work = NodesWithWork(
+    lambda: frozenset(_open().values_list("node_id", flat=True).distinct())
+)
 
 
 NOTHING = ImageSaves(saves=[]).model_dump_json()

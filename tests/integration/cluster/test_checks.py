@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.db.models.signals import post_init
 from django.utils import timezone
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_job, make_node, make_vc, place, release
@@ -190,6 +191,31 @@ class TestPeers:
         assert event.message == (
             "Node gpu-1 passed its checks, but for peer gpu-2: TCP cannot be reached."
         )
+
+    def test_a_node_reads_its_own_rounds_and_those_it_listens_for_only(
+        self, check, node, settings, django_assert_max_num_queries
+    ):
+        settings.SKEP_NODE_CHECK_PEERS = 0
+        others = [make_node(f"gpu-{number}", gpus=1) for number in range(2, 8)]
+        rounds = [checks.require(other, 1, "admin") for other in others]
+        for other in others:
+            assert ordered(other)
+        peer = {"node": str(node.pk), "name": "gpu-1", "port": 20999, "token": "t"}
+        NodeCheck.objects.filter(pk=rounds[0].pk).update(peers=[peer])
+        checks.nodes_with_work.forget()
+        checks.nodes_with_work()  # once for all nodes of the process
+        read = set()
+
+        def note(instance: NodeCheck, **_: object) -> None:
+            read.add(instance.pk)
+
+        post_init.connect(note, NodeCheck)
+        try:
+            with django_assert_max_num_queries(5):  # with the save point, and a save
+                checks.frame(node.pk)
+        finally:
+            post_init.disconnect(note, NodeCheck)
+        assert read == {rounds[0].pk, node.checks.get().pk}
 
     def test_a_round_that_takes_longer_than_its_peers_listen_gets_new_ones(self, check, node):
         make_node("gpu-2", gpus=1, address="10.0.0.2")

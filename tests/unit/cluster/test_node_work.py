@@ -12,9 +12,9 @@ NODE = UUID(int=1)
 def test_what_is_fresh_is_known_without_asking() -> None:
     asked: list[None] = []
 
-    def ask() -> list[UUID]:
+    def ask() -> set[UUID]:
         asked.append(None)
-        return [NODE]
+        return {NODE}
 
     nodes = NodesWithWork(ask)
     assert nodes.fresh() is None
