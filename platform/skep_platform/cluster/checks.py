@@ -28,7 +28,7 @@ from skep_platform.accounts import current_user
 from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
 from skep_platform.cluster import peer_checks, queries, services
-from skep_platform.cluster.models import Node, NodeCheck, NodeCheckState, NodeState
+from skep_platform.cluster.models import Node, NodeCheck, NodeCheckState
 from skep_platform.cluster.node_work import NodesWithWork
 from skep_platform.core import ports
 from skep_platform.core.api import AdminWrites, Body, validated
@@ -53,10 +53,18 @@ after_maintenance = on_join
 
 @transaction.atomic
 def require(node: Node, rounds: int, cause: str, user: User | None = None) -> NodeCheck:
-    """Cordon a node until it has passed so many rounds in a row. The first one is due now."""
-    services.end_drain(node.name)
-    services.cordon(user, node.name, f"{WAITS} ({cause}).")
+    """Cordon a node until it has passed so many rounds in a row, and its maintenance is over; then
+    it is used whoever had cordoned it before. The first round is due now."""
+    if not services.active_windows(node).update(was_cordoned=False, was_draining=False):
+        services.end_drain(node.name)
+    reason = f"{WAITS} ({cause})."
+    services.set_use(user, node.name, "cordoned", cordoned=True, cordon_reason=reason)
     Node.objects.filter(pk=node.pk).update(checks_needed=rounds)
+    return _ask(node, cause)
+
+
+def _ask(node: Node, cause: str) -> NodeCheck:
+    """Have a node run a round now, instead of one that waits."""
     NodeCheck.objects.filter(node=node, state=NodeCheckState.WAITING).delete()
     made = NodeCheck.objects.create(node=node, cause=cause, due_at=timezone.now())
     nodes_with_work.forget()
@@ -161,13 +169,23 @@ def _follow(node: Node, check: NodeCheck, failed: Sequence[Mapping[str, Any]]) -
         message = f"Node {node.name} failed its checks: {why}"[:500]
         record("node", node.pk, "node.check_failed", message, check=str(check.pk))
         if node.checks_needed:
-            services.cordon(None, node.name, f"Failed its checks: {why}"[:300])
+            reason = f"Failed its checks: {why}"[:300]
+            services.set_use(None, node.name, "cordoned", cordoned=True, cordon_reason=reason)
             _repeat(node, node.checks_needed, AFTER_FAILURE)
     elif node.checks_needed > 1:
         _repeat(node, node.checks_needed - 1, AGAIN)
     elif node.checks_needed == 1:
-        Node.objects.filter(pk=node.pk).update(checks_needed=0)
+        _release(node)
+
+
+def _release(node: Node) -> None:
+    """Use a node that has passed; where a window of maintenance is on, at its end."""
+    window = services.active_windows(node).first()
+    if window is None:
         services.uncordon(None, node.name)
+        return
+    Node.objects.filter(pk=node.pk).update(checks_needed=0)
+    services.set_use(None, node.name, "cordoned", cordon_reason=window.cordon_reason)
 
 
 def _repeat(node: Node, needed: int, after: timedelta) -> None:
@@ -232,6 +250,10 @@ def _show(checks: Sequence[NodeCheck]) -> list[Any]:
 
 
 def joined(node: Node) -> None:
-    """Have a node that has just joined pass its checks, where the setting says so."""
-    if (rounds := on_join()) and node.state == NodeState.JOINED:
+    """Have a node that has just joined, maybe in the place of a lost one, pass its checks, where
+    the setting says so. One that an admin or a rule has cordoned stays so whatever they find."""
+    rounds = on_join()
+    if rounds and node.cordoned and not services.is_ours(node):
+        _ask(node, "joined")
+    elif rounds:
         require(node, rounds, "joined")

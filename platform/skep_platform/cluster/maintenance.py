@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from random import SystemRandom
 from typing import Any
 from uuid import UUID
 
+import structlog
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Q, QuerySet
@@ -26,16 +28,24 @@ from skep_platform.accounts import current_user
 from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
 from skep_platform.cluster import checks, services
-from skep_platform.cluster.models import MaintenanceState, MaintenanceWindow, Node, NodeState
+from skep_platform.cluster.models import (
+    OPEN_WINDOWS,
+    MaintenanceState,
+    MaintenanceWindow,
+    Node,
+    NodeState,
+)
+from skep_platform.core import one_by_one
 from skep_platform.core.api import AdminWrites, Body, IsAdmin, validated
 from skep_platform.core.compiled import Compiled, Given
 from skep_platform.core.errors import Conflict, NotFound, SkepError
 from skep_platform.core.events import record
 from skep_platform.core.paging import page, paged
 
-OPEN = (MaintenanceState.PLANNED, MaintenanceState.ACTIVE)
 MOST_NODES = 1000
-AT_ONCE = 100  # windows that begin or end in one round
+AT_ONCE = 100  # nodes whose windows begin or end in one round
+_random = SystemRandom()
+log = structlog.get_logger(__name__)
 
 
 @transaction.atomic
@@ -76,13 +86,14 @@ def cancel(user: User | None, window_id: UUID) -> None:
         raise NotFound("There is no such window, or it is over.")
     [node] = _locked([window.node.name])
     window.refresh_from_db()
-    if window.state not in OPEN:
+    if window.state not in OPEN_WINDOWS:
         raise NotFound("This window is over.")
     before = _audited(window)
     if window.state == MaintenanceState.ACTIVE:
-        _release(window, node)
-    window.state = MaintenanceState.CANCELLED
-    window.save(update_fields=["state", "updated_at"])
+        _end(window, node, MaintenanceState.CANCELLED)
+    else:
+        window.state = MaintenanceState.CANCELLED
+        window.save(update_fields=["state", "updated_at"])
     _note(node)
     message = f"Maintenance of {node.name} was cancelled."
     record("node", node.pk, "node.maintenance_cancelled", message, actor=services.username(user))
@@ -94,21 +105,25 @@ def reconcile(now: datetime | None = None) -> None:
     """Begin and end the windows whose time has come. One query when there are none; may overlap
     with itself."""
     now = now or timezone.now()
-    if not DUE.finds(now=now):
-        return
-    begins = _open().filter(state=MaintenanceState.PLANNED, starts_at__lte=now)
-    ends = _open().filter(state=MaintenanceState.ACTIVE, ends_at__lte=now)
-    for window in [*begins[:AT_ONCE], *ends[:AT_ONCE]]:
-        with transaction.atomic():
-            _advance(window, now)
+    due = [node_id for (node_id,) in DUE.rows(now=now)]
+    _random.shuffle(due)  # any number of nodes that fail holds up none of the others
+    for node_id in due[:AT_ONCE]:
+        one_by_one.change([node_id], lambda ids: _advance(ids[0], now), _leave_out)
 
 
-DUE = Compiled(
-    lambda: MaintenanceWindow.objects.filter(
+def _due() -> QuerySet[Any, Any]:
+    due = MaintenanceWindow.objects.filter(
         Q(state=MaintenanceState.PLANNED, starts_at__lte=Given("now"))
         | Q(state=MaintenanceState.ACTIVE, ends_at__lte=Given("now"))
     )
-)
+    return due.values("node").distinct()
+
+
+DUE = Compiled(_due, "node")
+
+
+def _leave_out(node_id: UUID) -> None:
+    log.exception("maintenance_not_advanced", node_id=str(node_id))
 
 
 def open_windows(node: str = "") -> QuerySet[MaintenanceWindow]:
@@ -119,7 +134,7 @@ def open_windows(node: str = "") -> QuerySet[MaintenanceWindow]:
 
 def _open() -> QuerySet[MaintenanceWindow]:
     known = MaintenanceWindow.objects.exclude(node__state=NodeState.REMOVED)
-    return known.filter(state__in=OPEN).select_related("node", "created_by").order_by("pk")
+    return known.filter(state__in=OPEN_WINDOWS).select_related("node", "created_by").order_by("pk")
 
 
 def delete_old() -> int:
@@ -128,42 +143,62 @@ def delete_old() -> int:
     if days <= 0:
         return 0
     before = timezone.now() - timedelta(days=days)
-    over = MaintenanceWindow.objects.filter(ends_at__lt=before).exclude(state__in=OPEN)
+    over = MaintenanceWindow.objects.filter(ends_at__lt=before).exclude(state__in=OPEN_WINDOWS)
     return over.delete()[0]
 
 
-def _advance(window: MaintenanceWindow, now: datetime) -> None:
-    [node] = _locked([window.node.name])
-    window.refresh_from_db()
-    if window.state == MaintenanceState.PLANNED:
-        window.state, window.was_cordoned = MaintenanceState.ACTIVE, node.cordoned
-        until = window.ends_at.strftime("%Y-%m-%d %H:%M UTC")
-        reason = f"Maintenance until {until}" + (f": {window.reason}" if window.reason else "")
-        if window.ends_at > now:
-            services.mark_draining(None, node.name, reason[:300])
-    elif window.state == MaintenanceState.ACTIVE:
-        window.state = MaintenanceState.ENDED
-        _release(window, node)
-    else:
+def _advance(node_id: UUID, now: datetime) -> None:
+    """Begin and end the windows of a node that are due, in this order: it is not used between one
+    and the next that follows at once."""
+    node = Node.objects.select_for_update(no_key=True).get(pk=node_id)
+    windows = node.maintenance_windows.order_by("starts_at")
+    if node.state == NodeState.REMOVED:  # by an older server, which left them open
+        windows.filter(state__in=OPEN_WINDOWS).update(state=MaintenanceState.CANCELLED)
         return
-    window.save(update_fields=["state", "was_cordoned", "updated_at"])
+    for window in windows.filter(state=MaintenanceState.PLANNED, starts_at__lte=now):
+        _begin(window, node, now)
+    for window in windows.filter(state=MaintenanceState.ACTIVE, ends_at__lte=now):
+        _end(window, node, MaintenanceState.ENDED)
     _note(node)
     services.notify_changed()
 
 
-def _release(window: MaintenanceWindow, node: Node) -> None:
-    """Use a node again, unless it was cordoned before: after its checks, where it has some."""
+def _begin(window: MaintenanceWindow, node: Node, now: datetime) -> None:
+    """Drain a node. A cordon of someone else keeps its reason, and that of the checks, too."""
+    before = services.active_windows(node).first()
+    window.state = MaintenanceState.ACTIVE
+    window.was_cordoned = node.cordoned and not services.is_ours(node)
+    window.was_draining = (
+        window.was_cordoned and node.draining and (before is None or before.was_draining)
+    )
+    if window.ends_at > now:
+        shown = window.was_cordoned or node.checks_needed
+        reason = {} if shown else {"cordon_reason": window.cordon_reason}
+        services.set_use(None, node.name, "drained", cordoned=True, draining=True, **reason)
+        node.refresh_from_db()
+    window.save(update_fields=["state", "was_cordoned", "was_draining", "updated_at"])
+
+
+def _end(window: MaintenanceWindow, node: Node, state: MaintenanceState) -> None:
+    """Use a node again, after its checks where it has some, unless another window is on or someone
+    else has cordoned it."""
+    window.state = state
+    window.save(update_fields=["state", "updated_at"])
+    if services.active_windows(node).exists():
+        return
+    rounds = max(checks.after_maintenance(), node.checks_needed)
     if window.was_cordoned:
-        services.end_drain(node.name)
-    elif checks.after_maintenance():
-        checks.require(node, checks.after_maintenance(), "maintenance")
+        if not window.was_draining:
+            services.end_drain(node.name)
+    elif rounds:
+        checks.require(node, rounds, "maintenance")
     else:
         services.uncordon(None, node.name)
 
 
 def _note(node: Node) -> None:
     """Store in the row of the node which window is on or comes next."""
-    first = node.maintenance_windows.filter(state__in=OPEN).order_by("starts_at").first()
+    first = node.maintenance_windows.filter(state__in=OPEN_WINDOWS).order_by("starts_at").first()
     Node.objects.filter(pk=node.pk).update(
         maintenance_from=first.starts_at if first else None,
         maintenance_until=first.ends_at if first else None,

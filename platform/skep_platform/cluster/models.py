@@ -193,6 +193,9 @@ class MaintenanceState(models.TextChoices):
     CANCELLED = "CANCELLED"
 
 
+OPEN_WINDOWS = (MaintenanceState.PLANNED, MaintenanceState.ACTIVE)
+
+
 class MaintenanceWindow(Entity):
     """A time in which a node is not used. It is drained at the start and used again at the end."""
 
@@ -206,7 +209,9 @@ class MaintenanceWindow(Entity):
     state = models.CharField(
         max_length=16, choices=MaintenanceState.choices, default=MaintenanceState.PLANNED
     )
-    was_cordoned = models.BooleanField(default=False)  # at its start: it stays cordoned at the end
+    # By others than the window and the node's checks, at its start or since: it stays so.
+    was_cordoned = models.BooleanField(default=False)
+    was_draining = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         indexes = [
@@ -216,6 +221,12 @@ class MaintenanceWindow(Entity):
                 name="maintenance_open",
             )
         ]
+
+    @property
+    def cordon_reason(self) -> str:
+        """Why the node is cordoned while the window is on."""
+        reason = f"Maintenance until {self.ends_at:%Y-%m-%d %H:%M} UTC"
+        return (reason + (f": {self.reason}" if self.reason else ""))[:300]
 
 
 class NodeCheckState(models.TextChoices):

@@ -26,10 +26,14 @@ from skep_platform.cluster import faults
 from skep_platform.cluster.models import (
     NODE,
     NODE_NAME,
+    OPEN_WINDOWS,
     CellLayout,
     Device,
     JoinToken,
+    MaintenanceState,
+    MaintenanceWindow,
     Node,
+    NodeCheckState,
     NodeState,
 )
 from skep_platform.cluster.sessions import (
@@ -52,6 +56,7 @@ from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError
 from skep_platform.core.events import record
 
 __all__ = [
+    "active_windows",
     "authenticate_node",
     "bump_revision",
     "cell_layout",
@@ -67,6 +72,7 @@ __all__ = [
     "forget_join_tokens",
     "heartbeat",
     "heartbeats",
+    "is_ours",
     "issue_join_token",
     "join_node",
     "join_tokens",
@@ -81,6 +87,7 @@ __all__ = [
     "reopen_sessions",
     "revoke_join_token",
     "set_labels",
+    "set_use",
     "uncordon",
     "update_inventory",
 ]
@@ -94,16 +101,18 @@ JOIN_PREFIX = "skj_"
 CREDENTIAL_PREFIX = "skn_"
 
 
+@transaction.atomic
 def cordon(user: User | None, name: str, reason: str = "") -> Node:
-    """Place nothing new on this node; what runs goes on. `reason` is shown with the node."""
-    return _set_use(user, name, "cordoned", cordoned=True, **_given(reason))
+    """Place nothing new on this node; what runs goes on. `reason` is shown with the node. Neither
+    its checks nor the end of its maintenance puts it to use again."""
+    return set_use(user, name, "cordoned", cordoned=True, **_taken_over(name, reason))
 
 
 @transaction.atomic
 def uncordon(user: User | None, name: str) -> Node:
     """Place tasks on this node again; this ends draining it, too. Its faults count no more."""
-    node = _set_use(user, name, "uncordoned", cordoned=False, draining=False, cordon_reason="")
-    Node.objects.filter(pk=node.pk).update(checks_needed=0)  # an admin knows better
+    _taken_over(name, "")
+    node = set_use(user, name, "uncordoned", cordoned=False, draining=False, cordon_reason="")
     faults.forget(node.pk)
     return node
 
@@ -114,10 +123,12 @@ def end_drain(name: str) -> Node:
     return _named(name, Node.objects)
 
 
+@transaction.atomic
 def mark_draining(user: User | None, name: str, reason: str = "") -> Node:
-    """Cordon a node, and mark it so that the app `cells`, which knows jobs, evicts what runs
-    there."""
-    return _set_use(user, name, "drained", cordoned=True, draining=True, **_given(reason))
+    """Cordon a node as `cordon` does, and mark it so that the app `cells`, which knows jobs, evicts
+    what runs there."""
+    given = _taken_over(name, reason, was_draining=True)
+    return set_use(user, name, "drained", cordoned=True, draining=True, **given)
 
 
 @transaction.atomic
@@ -177,8 +188,14 @@ def remove_node(user: User | None, name: str) -> None:
         connected=False,
         credential_hash="",
         session_epoch=F("session_epoch") + 1,
+        checks_needed=0,
+        maintenance_from=None,
+        maintenance_until=None,
         updated_at=Now(),
     )
+    windows = node.maintenance_windows.filter(state__in=OPEN_WINDOWS)
+    windows.update(state=MaintenanceState.CANCELLED)
+    node.checks.filter(state=NodeCheckState.WAITING).delete()
     node.devices.update(health=Device.Health.ABSENT, problem="Its node was removed.")
     record("node", node.pk, "node.removed", f"Node {name} was removed.", actor=username(user))
     audit.record("node.remove", "node", node.pk, name, was=node.state)
@@ -201,13 +218,30 @@ def _named(name: str, nodes: Any) -> Node:
     return node
 
 
-def _given(reason: str) -> dict[str, str]:
-    """Return the column to set; a drain without a reason keeps that of the cordon before it."""
-    return {"cordon_reason": reason} if reason else {}
+def _taken_over(name: str, reason: str, **more: bool) -> dict[str, str]:
+    """Take a node from its checks and its maintenance, as whoever changes its use knows better.
+    Return the column to set: without a reason, that of someone else's cordon before stays."""
+    node = _named(name, Node.objects.select_for_update(no_key=True))
+    was_theirs = is_ours(node)
+    Node.objects.filter(pk=node.pk).update(checks_needed=0)
+    active_windows(node).update(was_cordoned=True, **more)
+    return {"cordon_reason": reason} if reason or was_theirs else {}
+
+
+def is_ours(node: Node) -> bool:
+    """Return whether a cordon of this node is one that its checks or its maintenance take back."""
+    return bool(node.checks_needed) or active_windows(node).filter(was_cordoned=False).exists()
+
+
+def active_windows(node: Node) -> QuerySet[MaintenanceWindow]:
+    """Return the windows of maintenance that are on: one, or two for the moment between them."""
+    return node.maintenance_windows.filter(state=MaintenanceState.ACTIVE)
 
 
 @transaction.atomic
-def _set_use(user: User | None, name: str, verb: str, **wanted: bool | str) -> Node:
+def set_use(user: User | None, name: str, verb: str, **wanted: bool | str) -> Node:
+    """Change whether a node is used, and record it. Checks and maintenance do so by this alone, and
+    may take it back."""
     node = _named(name, Node.objects.select_for_update(no_key=True))
     if any(getattr(node, column) != value for column, value in wanted.items()):
         Node.objects.filter(pk=node.pk).update(**wanted, updated_at=Now())

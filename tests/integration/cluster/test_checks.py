@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from django.db.models.signals import post_init
 from django.utils import timezone
@@ -100,6 +102,54 @@ def test_a_new_node_is_checked_where_the_setting_says_so(settings):
     assert (node.cordoned, node.checks_needed) == (True, 1)
     assert node.cordon_reason == "Waits for its checks (joined)."
     assert ordered(node) != ""
+
+
+@pytest.mark.parametrize("verb", ["cordon", "drain"])
+@pytest.mark.parametrize("reason", ["a bad fan", ""])
+def test_what_others_do_meanwhile_is_not_taken_back(admin, node, verb, reason):
+    admin.post("/nodes/gpu-1/checks")
+    admin.post(f"/nodes/gpu-1/{verb}", {"reason": reason})
+    after = report(node, GOOD)
+    assert (after.cordoned, after.draining, after.cordon_reason) == (True, verb == "drain", reason)
+    assert after.checks_needed == 0
+
+
+def test_a_node_that_others_cordoned_meanwhile_keeps_their_reason_when_it_fails(admin, node):
+    admin.post("/nodes/gpu-1/checks")
+    services.cordon(None, "gpu-1", "Rule bad GPUs: 1 GPUs of node gpu-1 are bad.")
+    assert report(node, BAD).cordon_reason == "Rule bad GPUs: 1 GPUs of node gpu-1 are bad."
+
+
+class TestReplaced:
+    """A machine in the place of the node "gpu-1", which is lost."""
+
+    @pytest.fixture
+    def replaced(self, settings, node) -> Callable[[], Node]:
+        settings.SKEP_NODE_CHECKS = 2
+        services.close_session(node.pk, node.session_epoch)
+        services.declare_lost(None, "gpu-1")
+
+        def join() -> Node:
+            token = services.create_join_token(None, 60, node="gpu-1")
+            body = {"token": token, "name": "gpu-1", "instance_id": "another"}
+            assert Api().post("/nodes/join", body).status_code == 201
+            return Node.objects.get(pk=node.pk)
+
+        return join
+
+    def test_it_is_checked_as_a_new_node_is(self, replaced):
+        found = replaced()
+        assert (found.cordoned, found.checks_needed) == (True, 2)
+        assert ordered(found) != ""
+        assert report(found, GOOD).checks_needed == 1
+        assert not report(found, GOOD).cordoned
+
+    def test_what_others_cordoned_stays_so(self, replaced):
+        services.cordon(None, "gpu-1", "Rule away: Node gpu-1 is LOST.")
+        found = replaced()
+        assert ordered(found) != ""
+        after = report(found, GOOD)
+        assert (after.cordoned, after.cordon_reason) == (True, "Rule away: Node gpu-1 is LOST.")
 
 
 def test_the_number_of_rounds_is_bounded(admin, node):

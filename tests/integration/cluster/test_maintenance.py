@@ -5,13 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 from tests.support.jobs_world import placed, submit, tick
 from tests.support.platform_api import refusal
 from tests.support.platform_factories import make_node
 
+from skep_agent.protocol import CheckReport, CheckResult
 from skep_platform.cells import services as cells
-from skep_platform.cluster import maintenance, services
+from skep_platform.cluster import checks, maintenance, services
 from skep_platform.cluster.models import MaintenanceState, MaintenanceWindow, Node, NodeCheck
 from skep_platform.core.models import Event
 from skep_platform.jobs.models import Job
@@ -121,3 +123,140 @@ def test_the_next_window_of_a_node_is_the_one_that_counts(admin, window):
     at(window, timedelta(0))
     node = at(window, HOUR)
     assert node.maintenance_from == later["starts_at"]
+
+
+class TestOthers:
+    """What others than the window and the checks do to its node stays as it is at the end."""
+
+    def test_a_cordon_from_before_keeps_its_reason(self, window):
+        services.cordon(None, "gpu-1", "a bad fan")
+        node = at(window, timedelta(0))
+        assert (node.draining, node.cordon_reason) == (True, "a bad fan")
+        node = at(window, HOUR)
+        assert (node.cordoned, node.draining, node.cordon_reason) == (True, False, "a bad fan")
+
+    @pytest.mark.parametrize("reason", ["a bad fan", ""])
+    def test_a_cordon_made_meanwhile_stays_with_its_own_reason(self, admin, window, reason):
+        at(window, timedelta(0))
+        admin.post("/nodes/gpu-1/cordon", {"reason": reason})
+        node = at(window, HOUR)
+        assert (node.cordoned, node.draining, node.cordon_reason) == (True, False, reason)
+
+    @pytest.mark.parametrize("after", [-HOUR, timedelta(0)])
+    def test_a_drain_made_before_or_meanwhile_stays_a_drain(self, admin, window, after):
+        at(window, after)
+        admin.post("/nodes/gpu-1/drain", {"reason": "a bad fan"})
+        at(window, timedelta(0))
+        node = at(window, HOUR)
+        assert (node.cordoned, node.draining, node.cordon_reason) == (True, True, "a bad fan")
+
+    def test_a_node_that_an_admin_used_and_cordoned_again_stays_cordoned(self, admin, window):
+        at(window, timedelta(0))
+        admin.post("/nodes/gpu-1/uncordon")
+        admin.post("/nodes/gpu-1/cordon")
+        assert at(window, HOUR).cordoned
+
+    def test_it_stays_when_the_window_is_cancelled(self, admin, window):
+        at(window, timedelta(0))
+        admin.post("/nodes/gpu-1/cordon", {"reason": "a bad fan"})
+        admin.delete(f"/maintenance-windows/{window.pk}")
+        assert Node.objects.get().cordon_reason == "a bad fan"
+
+
+class TestNextWindow:
+    """Of the same node, which begins when the first one ends."""
+
+    @pytest.fixture
+    def following(self, admin, window) -> MaintenanceWindow:
+        asked = {"nodes": ["gpu-1"], "starts_at": window.ends_at, "ends_at": window.ends_at + HOUR}
+        answer = admin.post("/maintenance-windows", asked)
+        return MaintenanceWindow.objects.get(pk=answer.json()[0]["id"])
+
+    def test_the_node_stays_drained_until_the_end_of_the_last(self, window, following):
+        at(window, timedelta(0))
+        node = at(window, HOUR)
+        assert (node.cordoned, node.draining) == (True, True)
+        assert node.cordon_reason == following.cordon_reason
+        assert node.maintenance_until == following.ends_at
+        assert not Event.objects.filter(kind="node.uncordoned").exists()
+        node = at(window, 2 * HOUR)
+        assert (node.cordoned, node.draining, node.cordon_reason) == (False, False, "")
+
+    def test_a_cordon_from_before_both_stays(self, window, following):
+        services.cordon(None, "gpu-1", "a bad fan")
+        for hours in range(3):
+            node = at(window, hours * HOUR)
+            assert (node.cordoned, node.draining) == (True, hours < 2)
+            assert node.cordon_reason == "a bad fan"
+
+    def test_a_node_that_an_admin_used_during_the_first_is_drained_and_used_again(
+        self, admin, window, following
+    ):
+        at(window, timedelta(0))
+        admin.post("/nodes/gpu-1/uncordon")
+        assert at(window, HOUR).draining
+        assert not at(window, 2 * HOUR).cordoned
+
+    def test_both_are_over_after_an_absence(self, window, following):
+        assert not at(window, 2 * HOUR).cordoned
+        states = MaintenanceWindow.objects.values_list("state", flat=True)
+        assert set(states) == {MaintenanceState.ENDED}
+
+
+class TestChecks:
+    """Of a node whose window is on."""
+
+    def passed(self) -> Node:
+        """The node once it has passed the round that waits."""
+        check = NodeCheck.objects.get(state="WAITING")
+        result = CheckResult(name="disk", passed=True)
+        checks.apply_reports(check.node_id, [CheckReport(check_id=str(check.pk), results=[result])])
+        return Node.objects.get()
+
+    @pytest.mark.parametrize("after", [-HOUR, timedelta(0)])
+    def test_a_node_that_passes_is_used_at_the_end(self, admin, window, after):
+        at(window, after)
+        admin.post("/nodes/gpu-1/checks")
+        at(window, timedelta(0))
+        node = self.passed()
+        assert (node.cordoned, node.draining, node.checks_needed) == (True, True, 0)
+        assert node.cordon_reason == window.cordon_reason
+        assert not at(window, HOUR).cordoned
+
+    def test_checks_that_are_not_over_at_the_end_go_on(self, admin, window):
+        admin.post("/nodes/gpu-1/checks", {"rounds": 2})
+        node = at(window, timedelta(0))
+        assert node.cordon_reason == "Waits for its checks (admin)."
+        node = at(window, HOUR)
+        assert (node.cordoned, node.draining, node.checks_needed) == (True, False, 2)
+        assert node.cordon_reason == "Waits for its checks (maintenance)."
+
+
+def test_a_window_that_fails_holds_up_no_other(admin, window):
+    make_node("gpu-2")
+    admin.post("/maintenance-windows", body("gpu-2"))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "ALTER TABLE cluster_node ADD CHECK (name <> 'gpu-1' OR NOT draining) NOT VALID"
+        )
+    assert not at(window, timedelta(minutes=1)).draining
+    assert Node.objects.get(name="gpu-2").draining
+
+
+@pytest.mark.parametrize("after", [-HOUR, timedelta(0)])
+def test_a_node_that_is_removed_has_no_windows_and_no_checks(admin, window, after):
+    at(window, after)
+    admin.post("/nodes/gpu-1/checks")
+    assert admin.delete("/nodes/gpu-1").status_code == 204
+    window.refresh_from_db()
+    assert window.state == MaintenanceState.CANCELLED
+    assert not NodeCheck.objects.exists()
+    node = at(window, HOUR)
+    assert (node.maintenance_from, node.checks_needed) == (None, 0)
+
+
+def test_windows_that_an_older_server_left_open_are_cancelled(window):
+    Node.objects.update(state="REMOVED")
+    at(window, timedelta(0))
+    window.refresh_from_db()
+    assert window.state == MaintenanceState.CANCELLED
