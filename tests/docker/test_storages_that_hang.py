@@ -77,6 +77,31 @@ async def test_servers_that_do_not_answer_hold_up_no_other_storage(
     assert {getattr(end, "code", end) for end in ends} == {"storage_unavailable"}
 
 
+async def test_the_engine_is_free_for_others_while_a_task_waits_for_its_storage(
+    runtime: DockerRuntime, busybox: str, servers: Path
+) -> None:
+    created = asyncio.Event()
+    spec = make_spec(busybox, "true", mounts=[nfs("nfs-1")])
+    waiting = asyncio.ensure_future(runtime.create(spec, created=created.set))
+    await created.wait()
+    assert not waiting.done()
+    answer(servers)
+    with pytest.raises(RuntimeFailure, match="no such export"):
+        await waiting
+
+
+async def test_of_many_that_wait_for_a_server_few_time_out_and_the_others_fail_when_these_do(
+    runtime: DockerRuntime, busybox: str, servers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storages, "MOUNT_S", 3.0)
+    specs = [make_spec(busybox, "true", mounts=[nfs("nfs-1")]) for _ in range(storages.TURNS + 4)]
+    ends = await asyncio.gather(*map(runtime.create, specs), return_exceptions=True)
+    timed_out = [end for end in ends if "did not answer within" in str(end)]
+    at_once = [end for end in ends if "did not answer a moment ago" in str(end)]
+    assert len(timed_out) <= storages.TURNS
+    assert len(timed_out) + len(at_once) == len(specs)
+
+
 async def test_of_a_server_that_did_not_answer_one_task_tries_again_and_others_do_not_wait(
     runtime: DockerRuntime,
     busybox: str,

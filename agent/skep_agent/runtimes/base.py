@@ -133,9 +133,15 @@ class Runtime(Protocol):
         """Copy what an attempt, which has ended, has written back into its object stores. Nothing
         more is begun once it may not go on. Raises RuntimeFailure "storage_not_synced"."""
 
-    async def create(self, spec: AttemptSpec, archive: BinaryIO | None = None) -> str:
+    async def create(
+        self,
+        spec: AttemptSpec,
+        archive: BinaryIO | None = None,
+        created: Callable[[], None] = lambda: None,
+    ) -> str:
         """Create (not start) the attempt's container with its files in it, and return its id.
-        `archive` is that of its working files."""
+        `archive` is that of its working files. `created` is called when the engine has done its
+        part: what follows may wait for the servers of storages."""
 
     async def start(self, container_id: str, ports: Sequence[int] = ()) -> None:
         """Raises RuntimeFailure "port_conflict" when one of the node's own `ports` is taken."""

@@ -46,6 +46,7 @@ from skep_agent.runtimes.docker_engine import (
     EngineError,
     EngineHost,
     is_alive,
+    start_failure,
 )
 from skep_agent.runtimes.docker_exits import RECONNECT_S, ExitWatcher
 from skep_agent.runtimes.docker_images import Images, is_mark
@@ -171,7 +172,12 @@ class DockerRuntime:
     async def images(self) -> builtins.list[CachedImage]:
         return await self._images.names()
 
-    async def create(self, spec: AttemptSpec, archive: BinaryIO | None = None) -> str:
+    async def create(
+        self,
+        spec: AttemptSpec,
+        archive: BinaryIO | None = None,
+        created: Callable[[], None] = lambda: None,
+    ) -> str:
         check_spec(spec)
         await self._networks.ensure_fence()
         image = await self._images.facts(spec.image)
@@ -190,6 +196,7 @@ class DockerRuntime:
                     self._engine, container_id, image.user, spec, archive
                 )
                 await self._objects.hand_over(spec, owner)
+                created()
                 await self._storages.mount(spec, owner, scratch)
             except RuntimeFailure:
                 with suppress(RuntimeFailure):
@@ -214,7 +221,7 @@ class DockerRuntime:
                 if not (restored := not restored and await self._networks.restore(found, error)):
                     if await self._not_started(container_id) is None:
                         break  # whatever the engine said of its start
-                    raise _start_failure(error) from None
+                    raise start_failure(error) from None
             except RuntimeFailure as failure:
                 log.warning("start_unanswered", container_id=container_id, problem=failure.message)
             await asyncio.sleep(RECONNECT_S)
@@ -491,10 +498,3 @@ class DockerRuntime:
             error_code=reason.code if reason else "",
             message=reason.message if reason else "",
         )
-
-
-def _start_failure(error: EngineError) -> RuntimeFailure:
-    if error.status == 404:
-        return error.failure("container_gone")
-    gpu = "nvidia" in error.message or "device driver" in error.message
-    return error.failure("gpu_unavailable" if gpu else "start_failed")

@@ -108,6 +108,14 @@ def is_alive(found: dict[str, Any]) -> bool:
     return found["State"]["Status"] in ("running", "paused", "restarting")
 
 
+def start_failure(error: EngineError) -> RuntimeFailure:
+    """Return the failure of a container that the engine did not start."""
+    if error.status == 404:
+        return error.failure("container_gone")
+    gpu = "nvidia" in error.message or "device driver" in error.message
+    return error.failure("gpu_unavailable" if gpu else "start_failed")
+
+
 def engine_host(url: str = "") -> EngineHost:
     """Return where to find the engine: at `url` (or the path of a socket), else where DOCKER_HOST
     says, else at the usual socket."""

@@ -9,6 +9,7 @@ A line of the attempt's command that begins with `mock` is read, for example
     log_lines=N           lines on stdout, spread evenly over the run
     stderr_lines=N        the same on stderr
     pull_seconds=SECONDS  how long it takes to create (the pull itself knows only the image)
+    mount_seconds=SECONDS the same, while it waits for a storage
     create_error=CODE, start_error=CODE    fail so
     stop_seconds=SECONDS  how long it takes to die of SIGTERM
     on_checkpoint=exit    it ends by itself after a checkpoint signal; else it goes on
@@ -197,7 +198,12 @@ class MockRuntime:
         names = list(self.pulled)[-MAX_CACHED_IMAGES:]
         return [CachedImage(reference=name, size=_PULL_BYTES) for name in names]
 
-    async def create(self, spec: AttemptSpec, archive: BinaryIO | None = None) -> str:
+    async def create(
+        self,
+        spec: AttemptSpec,
+        archive: BinaryIO | None = None,
+        created: Callable[[], None] = lambda: None,
+    ) -> str:
         container_id = self.container_id(spec)
         if container_id in self.containers:
             return container_id
@@ -206,6 +212,9 @@ class MockRuntime:
             await asyncio.sleep(float(words["pull_seconds"]))
         if code := words.get("create_error"):
             raise RuntimeFailure(code, "as the command asks")
+        created()
+        if "mount_seconds" in words:
+            await asyncio.sleep(float(words["mount_seconds"]))
         ended = asyncio.get_running_loop().create_future()
         self.containers[container_id] = MockContainer(container_id, spec, words, ended)
         return container_id

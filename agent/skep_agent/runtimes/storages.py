@@ -42,6 +42,7 @@ from skep_agent.threads import Threads
 T = TypeVar("T")
 # Of one server, or one root: one that does not answer holds these, and those of no other.
 THREADS = 4
+TURNS = 8  # that wait for one of these threads no longer than MOUNT_S
 LOCAL_THREADS = 4
 MOUNT_S = 60.0
 AGAIN_S = 30.0  # after which one that did not answer is tried again, by one mount
@@ -55,6 +56,15 @@ _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 log = structlog.get_logger(__name__)
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _Place:
+    """A server of NFS, or a root on this machine: either may not answer."""
+
+    def __init__(self) -> None:
+        self.threads = Threads(THREADS, "storages")
+        self.turns = asyncio.Semaphore(TURNS)
+        self.callers = 0
 
 
 class StorageMounts:
@@ -71,7 +81,7 @@ class StorageMounts:
         self._node = node
         self._policy = policy
         self._folder = mounts_dir(node.cluster, node.name)
-        self._threads: dict[str, Threads] = {}  # by server or root
+        self._places: dict[str, _Place] = {}  # by server or root
         self._silent: dict[str, float] = {}  # that did not answer, until when they are not asked
         # Apart: what only looks or lets go never waits behind servers that do not answer.
         self._local = ThreadPoolExecutor(LOCAL_THREADS, thread_name_prefix="mounts")
@@ -133,27 +143,37 @@ class StorageMounts:
             await self._run(_remove, point)
 
     async def _mount(self, mount: StorageMount, point: Path, owner: Owner) -> None:
-        """Tasks wait for a server that does not answer, and hold up others as they do. So while it
-        is silent, one of them tries, and the others fail at once."""
-        place = mount.server if mount.type == "nfs" else self._policy.root_of(mount.path)
-        threads = self._threads.setdefault(place, Threads(THREADS, "storages"))
+        name = mount.server if mount.type == "nfs" else self._policy.root_of(mount.path)
+        place = self._places.setdefault(name, _Place())
+        place.callers += 1
+        try:
+            async with place.turns:
+                await self._mount_at(name, place.threads, mount, point, owner)
+        finally:
+            place.callers -= 1
+            if not place.callers and not place.threads.busy:
+                self._places.pop(name, None)
+
+    async def _mount_at(
+        self, name: str, threads: Threads, mount: StorageMount, point: Path, owner: Owner
+    ) -> None:
+        """Tasks wait for a server that does not answer, and hold up others of it as they do. So
+        while it is silent, one of them tries, and the others fail at once."""
         clock = asyncio.get_running_loop().time
-        if clock() < self._silent.get(place, 0.0):
+        if clock() < self._silent.get(name, 0.0):
             raise unavailable(f"{_name(mount)} did not answer a moment ago.")
-        if place in self._silent:
-            self._silent[place] = clock() + MOUNT_S
+        if name in self._silent:
+            self._silent[name] = clock() + MOUNT_S
         try:
             async with asyncio.timeout(MOUNT_S):
                 await threads.run(_mount, mount, self._policy, self._folder, point, owner)
         except TimeoutError:
-            self._silent[place] = clock() + AGAIN_S
+            self._silent[name] = clock() + AGAIN_S
             raise unavailable(f"{_name(mount)} did not answer within {MOUNT_S:.0f} s.") from None
         except RuntimeFailure:
-            self._silent.pop(place, None)
+            self._silent.pop(name, None)
             raise
-        self._silent.pop(place, None)
-        if not threads.busy:
-            self._threads.pop(place, None)
+        self._silent.pop(name, None)
 
     def _points(self, spec: AttemptSpec) -> list[Path]:
         node = self._node

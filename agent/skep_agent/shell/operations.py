@@ -6,7 +6,13 @@ import asyncio
 import errno
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+    nullcontext,
+    suppress,
+)
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
@@ -211,8 +217,11 @@ class Operations:
             code = "disk_full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "create_failed"
             message = f"The node cannot note what its log may not show: {error.strerror}."
             raise RuntimeFailure(code, message) from None
-        async with self._creates, self._archive(what.spec) as archive:
-            container_id = await self._runtime.create(what.spec, archive)
+        await self._creates.acquire()
+        with ExitStack() as turn:
+            turn.callback(self._creates.release)
+            async with self._archive(what.spec) as archive:
+                container_id = await self._runtime.create(what.spec, archive, turn.close)
         return ev.Created(what.attempt_id, what.epoch, container_id)
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Agents on machines whose disk or GPUs fail, from the start or while they run."""
+"""Agents on machines whose disk, GPUs or storages fail, from the start or while they run."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from skep_agent.accelerators.late import LateProbe
 from skep_agent.accelerators.nvidia import NvmlProbe
 from skep_agent.protocol import Gpu
 from skep_agent.shell import probing
+from skep_agent.shell.operations import CREATES
 from skep_agent.statedir import StateDir, StateError
 
 needs_mounts = pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
@@ -159,3 +160,13 @@ async def test_a_timing_that_makes_no_sense_is_refused_and_tasks_go_on(
         beats = node.heartbeats
         await server.until(lambda: node.heartbeats > beats)
         assert node.phases("a1")[-1] == "running"
+
+
+async def test_tasks_that_wait_for_a_storage_hold_up_no_others(
+    server: FakeControlPlane, agent: AgentProcess
+) -> None:
+    waiting = [spec(f"w{n}", command="mock mount_seconds=1000") for n in range(CREATES + 1)]
+    await server.desire(*waiting, spec("a1", command="mock run_for=0.1"))
+    node = server.node()
+    await server.until(lambda: node.complete("a1"))
+    assert not any("running" in node.phases(one.attempt_id) for one in waiting)
