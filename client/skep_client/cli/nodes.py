@@ -182,8 +182,8 @@ def list_windows(
 
 def plan_window(
     nodes: Annotated[list[str], typer.Argument(metavar="NODE...")],
-    start: Annotated[datetime, typer.Option(help="When they are drained, in UTC.")],
-    end: Annotated[datetime, typer.Option(help="When they are used again, in UTC.")],
+    start: Annotated[datetime, typer.Option(help="When they are drained: UTC, or with an offset.")],
+    end: Annotated[datetime, typer.Option(help="When they are used again, likewise.")],
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
@@ -191,10 +191,14 @@ def plan_window(
     begins; then they are drained, and at its end used again (admin)."""
     from skep_client import calls
 
-    when = (start.replace(tzinfo=UTC), end.replace(tzinfo=UTC))
+    when = (_with_zone(start), _with_zone(end))
     with client() as skep:
         planned = skep.run(calls.plan_maintenance(nodes, *when, reason=reason))
         _print_windows(planned, as_json)
+
+
+def _with_zone(at: datetime) -> datetime:
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def cancel_window(window: Annotated[str, typer.Argument(metavar="ID")]) -> None:
