@@ -114,6 +114,8 @@ def uncordon(user: User | None, name: str) -> Node:
     _taken_over(name, "")
     node = set_use(user, name, "uncordoned", cordoned=False, draining=False, cordon_reason="")
     faults.forget(node.pk)
+    # It would run beside a task that is placed meanwhile, and mean nothing any more.
+    node.checks.filter(state=NodeCheckState.WAITING).delete()
     return node
 
 

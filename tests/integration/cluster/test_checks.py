@@ -89,9 +89,12 @@ def test_a_report_that_was_not_asked_for_or_says_nothing_passes_no_one(admin, no
 
 def test_an_admin_may_use_a_node_at_once(admin, node):
     admin.post("/nodes/gpu-1/checks", {"rounds": 3})
+    assert ordered(node) != ""
     admin.post("/nodes/gpu-1/uncordon")
+    assert ordered(node) == ""
     after = report(node, BAD)
     assert (after.cordoned, after.checks_needed) == (False, 0)
+    assert not Event.objects.filter(kind="node.check_failed").exists()
 
 
 def test_a_new_node_is_checked_where_the_setting_says_so(settings):
