@@ -166,12 +166,12 @@ def beat(tick_s: float) -> dict[str, Any]:
         },
         "evaluate-alert-rules": {
             "task": "skep.operations.evaluate_rules",
-            "schedule": 60.0,
+            "schedule": Every(60.0),
             "options": {"expires": 30},
         },
         "tidy-operations": {
             "task": "skep.operations.tidy",
-            "schedule": 3600.0,
+            "schedule": Every(3600.0),
             "options": {"expires": 600},
         },
         "archive-jobs": {

@@ -95,3 +95,11 @@ def test_beat_can_store_it():
     assert isinstance(stored, Every)
     assert stored.run_every == timedelta(seconds=2)
     assert stored.nowfun is steady_now
+
+
+def test_every_task_is_sent_by_the_steady_clock():
+    by_the_wall_clock = {
+        name for name, one in app.conf.beat_schedule.items() if type(one["schedule"]) is not Every
+    }
+
+    assert by_the_wall_clock == set()
