@@ -14,7 +14,7 @@ from typing import Any
 
 import redis
 from django.core.cache import cache
-from django.db.models import Count, F, Q, QuerySet
+from django.db.models import Case, Count, F, Q, QuerySet, When
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
@@ -27,8 +27,6 @@ from skep_platform.operations.doctor import network
 from skep_platform.operations.doctor.findings import ERROR, WARNING
 from skep_platform.operations.models import AlertRule, RuleAction, RuleKind
 from skep_platform.telemetry import idle
-
-MOST = 200  # of one rule at a time; the rest is found when these are over
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +56,9 @@ class Kind:
 
 
 def find(rule: AlertRule) -> dict[str, Met]:
-    """Return what meets a rule now, by subject, at most MOST."""
-    found: dict[str, Met] = {}
-    for met in KINDS[RuleKind(rule.kind)].find(rule):
-        if len(found) == MOST:
-            break
-        found[met.subject] = met
-    return found
+    """Return what meets a rule now, by subject: all of it, as what is not there is over. That are
+    no more than the cluster has nodes, or jobs that hold GPUs."""
+    return {met.subject: met for met in KINDS[RuleKind(rule.kind)].find(rule)}
 
 
 IDLE = """
@@ -83,14 +77,14 @@ SELECT j.id, j.name, v.name, j.gpus
    AND coalesce(j.begun_at, j.placed_at) < now() - %(minutes)s * interval '1 minute'
  GROUP BY j.id, j.name, v.name, j.gpus
 HAVING bool_and(u.seconds >= %(seen)s * 60 * %(minutes)s AND coalesce(u.idle, false))
- ORDER BY j.gpus DESC, j.id LIMIT %(most)s
+ ORDER BY j.gpus DESC, j.id
 """
 
 
 def _idle_gpus(rule: AlertRule) -> Iterable[Met]:
     """Return running jobs none of whose GPUs was used, on positive evidence."""
     minutes = max(rule.for_minutes, 1)
-    values = {"percent": rule.threshold, "minutes": minutes, "seen": idle.SEEN, "most": MOST}
+    values = {"percent": rule.threshold, "minutes": minutes, "seen": idle.SEEN}
     for pk, name, vc, gpus in fetch(IDLE, values):
         message = (
             f"The {gpus} GPUs of job {name} ({vc}) stayed below {rule.threshold:g} % for "
@@ -130,19 +124,17 @@ def _nodes_away(rule: AlertRule) -> Iterable[Met]:
 
 def _stuck_jobs(rule: AlertRule) -> Iterable[Met]:
     """Return jobs that hold GPUs and do not begin, or do not end although they should."""
-    since = Now() - timedelta(minutes=rule.threshold)
-    starting = Q(state=JobState.RUNNING, begun_at=None, placed_at__lt=since)
-    stopping = Q(state=JobState.STOPPING, updated_at__lt=since) & (
-        Q(stop_requested_at=None) | Q(stop_requested_at__lt=since)
+    starting = Q(state=JobState.RUNNING, begun_at=None)
+    rows = Job.objects.filter(starting | Q(state=JobState.STOPPING)).annotate(
+        since=Case(
+            When(starting, then="placed_at"), default=Coalesce("stop_requested_at", "updated_at")
+        )
     )
-    rows = Job.objects.filter(starting | stopping).annotate(
-        since=Coalesce("stop_requested_at", F("placed_at"))
-    )
+    stuck = rows.filter(since__lt=Now() - timedelta(minutes=rule.threshold)).order_by("since", "pk")
     columns = ("pk", "name", "vc__name", "state", "gpus", "since")
-    for pk, name, vc, state, gpus, at in rows.order_by("placed_at").values_list(*columns)[:MOST]:
+    for pk, name, vc, state, gpus, at in stuck.values_list(*columns):
         what = "has not begun" if state == JobState.RUNNING else "does not end"
-        start = f" since {at:%d %b %H:%M} UTC" if at else ""
-        message = f"Job {name} ({vc}) holds {gpus} GPUs and {what}{start}."
+        message = f"Job {name} ({vc}) holds {gpus} GPUs and {what} since {at:%d %b %H:%M} UTC."
         yield Met(str(pk), name, message, f"/jobs/{pk}", {"virtual_cluster": vc, "state": state})
 
 
@@ -164,7 +156,7 @@ def _full_disks(rule: AlertRule) -> Iterable[Met]:
     )
     for name, free, total in full.order_by("disk_free_mb").values_list(
         "name", "disk_free_mb", "disk_total_mb"
-    )[:MOST]:
+    ):
         used = 100 * (1 - (free or 0) / (total or 1))
         message = f"The disk of node {name} is {used:.0f} % full ({free:,} MiB free)."
         yield Met(name, name, message, "/cluster", {"used_percent": round(used, 1)})

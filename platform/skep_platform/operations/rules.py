@@ -8,8 +8,11 @@ which each recipient chose e-mail, webhooks or the page alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -23,7 +26,8 @@ from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
 from skep_platform.cluster import services as cluster
 from skep_platform.cluster.models import Node, NodeState
-from skep_platform.core.bulk import database_time
+from skep_platform.core import one_by_one
+from skep_platform.core.bulk import database_time, insert_rows
 from skep_platform.core.errors import Conflict, NotFound, SkepError
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
@@ -36,6 +40,7 @@ from skep_platform.telemetry import idle
 log = structlog.get_logger(__name__)
 MOST_RULES = 100
 MOST_RECIPIENTS = 50
+MOST = 200  # alerts of one rule that are raised, and that fire, in one evaluation
 KEPT = timedelta(days=90)  # ended alerts
 FIELDS = ("name", "kind", "threshold", "for_minutes", "action", "enabled")
 
@@ -62,18 +67,21 @@ def create(recipients: Collection[str] = (), **fields: Any) -> AlertRule:
 
 @transaction.atomic
 def update(rule_id: UUID, recipients: Collection[str] | None = None, **changes: Any) -> AlertRule:
-    """Change a rule. Its alerts begin anew when what it looks for changes. Raises what `create`
-    does, and NotFound."""
+    """Change a rule. Its alerts begin anew when what it looks for changes: those that fired are
+    over. Raises what `create` does, and NotFound."""
     rule = find(rule_id, locked=True)
     before = _facts(rule)
+    after = before | changes
+    if not after["enabled"]:
+        _close(rule, "disabled")
+    elif any(after[name] != before[name] for name in ("kind", "threshold", "for_minutes")):
+        _close(rule, "changed")
     for name, value in changes.items():
         setattr(rule, name, value)
     _check(rule)
     _save(rule)
     if recipients is not None:
         rule.recipients.set(_users(recipients))
-    if changes.keys() & {"kind", "threshold", "for_minutes"} or not rule.enabled:
-        rule.alerts.filter(ended_at=None).delete()
     audit.record(
         "alert_rule.update", "alert_rule", rule.pk, rule.name, before=before, after=_facts(rule)
     )
@@ -82,10 +90,21 @@ def update(rule_id: UUID, recipients: Collection[str] | None = None, **changes: 
 
 @transaction.atomic
 def delete(rule_id: UUID) -> None:
-    """Delete a rule with its alerts. Raises NotFound."""
+    """Delete a rule with its alerts, of which those that fired are over. Raises NotFound."""
     rule = find(rule_id, locked=True)
     audit.record("alert_rule.delete", "alert_rule", rule.pk, rule.name, before=_facts(rule))
+    _close(rule, "deleted")
     rule.delete()
+
+
+def _close(rule: AlertRule, what: str) -> None:
+    """End the open alerts of a locked rule, and notify those who were notified of them. `what`: was
+    done to the rule."""
+    alerts = rule.alerts.filter(ended_at=None)
+    alerts.filter(fired_at=None).delete()
+    fired = list(alerts.order_by("pk"))
+    _notify(rule, "platform.alert_over", fired, f"Over, as the rule was {what}: ")
+    alerts.update(ended_at=Now(), updated_at=Now())
 
 
 def find(rule_id: UUID, *, locked: bool = False) -> AlertRule:
@@ -140,10 +159,11 @@ def _facts(rule: AlertRule) -> dict[str, Any]:
 # --- alerts
 
 
-def evaluate() -> None:
-    """Bring the alerts of all rules up to date. Safe to run twice at once: a rule that another
-    worker evaluates is left out, and of two readings the older one changes nothing any more. A rule
-    that fails keeps no other one from being evaluated."""
+def evaluate() -> list[str]:
+    """Bring the alerts of all rules up to date; return the names of rules that failed, which keep
+    no other one from being evaluated. Safe to run twice at once: a rule that another worker
+    evaluates is left out, and of two readings the older one changes nothing any more."""
+    failed = []
     for pk in AlertRule.objects.filter(enabled=True).values_list("pk", flat=True):
         rule = AlertRule.objects.filter(pk=pk).first()
         if rule is None:
@@ -155,12 +175,16 @@ def evaluate() -> None:
             _apply(rule, met, began)
         except Exception as error:
             log.warning("alert_rule_failed", rule=rule.name, error=str(error)[:300])
+            failed.append(rule.name)
+    return failed
 
 
 @transaction.atomic
 def _apply(read: AlertRule, met: Mapping[str, Met], began: datetime) -> None:
     """Take what met a rule as it was read. `began`: when the reading did, by the database. A worker
-    that was slow would end an alert that another one has just raised, or raise one that is over."""
+    that was slow would end an alert that another one has just raised, or raise one that is over.
+    Of what is new, and of what is due, some is left to the next evaluation where it is more than
+    MOST."""
     rules = AlertRule.objects.select_for_update(skip_locked=True, of=("self",))
     newest = Q(evaluated_at=None) | Q(evaluated_at__lt=began)
     newest |= Q(evaluated_at__gt=Now())  # by another clock, as before a failover
@@ -171,28 +195,27 @@ def _apply(read: AlertRule, met: Mapping[str, Met], began: datetime) -> None:
     # Without `updated_at`, which says when people changed it.
     AlertRule.objects.filter(pk=rule.pk).update(evaluated_at=began)
     known = {alert.subject: alert for alert in rule.alerts.filter(ended_at=None)}
-    new = [_new(rule, one) for subject, one in met.items() if subject not in known]
-    Alert.objects.bulk_create(new)
-    now = timezone.now()
-    for alert in known.values():
-        if alert.subject in met:
-            alert.message = met[alert.subject].message[:500]
-    waits = timedelta(minutes=rule.for_minutes) if _kind(rule).waits else timedelta()
-    due = [
-        alert
-        for alert in (*known.values(), *new)
-        if alert.subject in met and alert.fired_at is None and now - alert.created_at >= waits
-    ]
-    for alert in due:
-        alert.fired_at, alert.acted = now, _act(rule, alert)
+    now = database_time()
     over = [alert for alert in known.values() if alert.subject not in met]
     Alert.objects.filter(pk__in=[a.pk for a in over if a.fired_at is None]).delete()
     ended = [alert for alert in over if alert.fired_at is not None]
     for alert in ended:
         alert.ended_at = now
-    changed = [a for a in (*known.values(), *new) if a.fired_at is not None]
-    Alert.objects.bulk_update(changed, ["message", "fired_at", "acted", "ended_at", "updated_at"])
-    _notify(rule, due, ended, met)
+    lasting = [alert for alert in known.values() if alert.subject in met]
+    changed = {alert.pk: alert for alert in (*ended, *_brought_up_to_date(lasting, met, now))}
+    new = [_new(rule, one) for subject, one in met.items() if subject not in known][:MOST]
+    insert_rows(new)
+    for alert in new:  # the insert notes the time of this process
+        alert.created_at = alert.updated_at = now
+    due = _due(rule, [*lasting, *new], now)
+    news = _fire(rule, due, now)
+    changed |= {alert.pk: alert for alert in due}
+    Alert.objects.bulk_update(changed.values(), CHANGED)
+    _notify(rule, "platform.alert", news)
+    _notify(rule, "platform.alert_over", ended, "Over: ")
+
+
+CHANGED = ("message", "details", "created_at", "fired_at", "acted", "ended_at", "updated_at")
 
 
 def _new(rule: AlertRule, met: Met) -> Alert:
@@ -204,57 +227,161 @@ def _new(rule: AlertRule, met: Met) -> Alert:
     )
 
 
-def _act(rule: AlertRule, alert: Alert) -> str:
-    """Do what the rule says; return a sentence about it, also where it could not be done."""
-    if rule.action == RuleAction.NOTIFY:
-        return ""
+def _brought_up_to_date(
+    alerts: Sequence[Alert], met: Mapping[str, Met], now: datetime
+) -> Iterator[Alert]:
+    """Change alerts by what was read; yield those that differ. One that began in the future, as
+    before a clock was set back, begins now: else it would not fire until then."""
+    for alert in alerts:
+        before = alert.message, alert.created_at
+        alert.message = met[alert.subject].message[:500]
+        alert.created_at = min(alert.created_at, now)
+        if before != (alert.message, alert.created_at):
+            yield alert
+
+
+def _due(rule: AlertRule, alerts: Sequence[Alert], now: datetime) -> list[Alert]:
+    """Return the alerts that fire now, and behind them those whose action is tried again. Those
+    that were tried last come last, so that each gets its turn."""
+    waits = timedelta(minutes=rule.for_minutes) if _kind(rule).waits else timedelta()
+    due = [
+        alert
+        for alert in alerts
+        if (alert.details.get(PENDING) if alert.fired_at else now - alert.created_at >= waits)
+    ]
+    return sorted(due, key=lambda alert: (alert.fired_at is not None, alert.updated_at))[:MOST]
+
+
+# --- actions
+
+# In the details of an alert: its action was not done, and is tried again while the alert is open.
+PENDING = "action_pending"
+
+
+@dataclass(frozen=True, slots=True)
+class ActionOutcome:
+    """What became of an action, as a sentence; `done`: it is not tried again."""
+
+    text: str
+    done: bool = True
+
+
+def _fire(rule: AlertRule, due: Sequence[Alert], now: datetime) -> list[Alert]:
+    """Do what the rule says. Return the alerts to notify of: those that fire now, and those whose
+    action was done after all."""
+    outcomes = _act(rule, due)
+    news = []
+    for alert in due:
+        outcome = outcomes[alert.pk]
+        if alert.fired_at is None or (outcome.done and outcome.text):
+            news.append(alert)
+        alert.fired_at = alert.fired_at or now
+        alert.acted, alert.updated_at = outcome.text[:300], now
+        alert.details.pop(PENDING, None)
+        if not outcome.done:
+            alert.details[PENDING] = True
+    return news
+
+
+def _act(rule: AlertRule, alerts: Sequence[Alert]) -> dict[UUID, ActionOutcome]:
+    """Do the action for these alerts; return what became of it by the alert."""
+    if rule.action == RuleAction.NOTIFY or not alerts:
+        return {alert.pk: ActionOutcome("") for alert in alerts}
+    outcomes: dict[UUID, ActionOutcome] = {}
     try:
         with transaction.atomic():
-            return _ACTIONS[RuleAction(rule.action)](rule, alert)
-    except (SkepError, DatabaseError) as error:
-        log.warning("alert_action_failed", rule=rule.name, subject=alert.subject, error=str(error))
-        return f"The action {rule.action} failed: {error}"[:300]
+            _ACTIONS[RuleAction(rule.action)](rule, alerts, outcomes)
+    except DatabaseError as error:  # as a deadlock: nothing was done
+        log.warning("alert_action_failed", rule=rule.name, error=str(error)[:300])
+        return {alert.pk: _failed(rule, error) for alert in alerts}
+    return outcomes
 
 
-def _cordon(rule: AlertRule, alert: Alert) -> str:
-    """Cordon a node, unless no other one could take work."""
-    if alert.subject == conditions.LOG_STORE:
-        return "There is no node to cordon."
+def _failed(rule: AlertRule, error: BaseException | None) -> ActionOutcome:
+    return ActionOutcome(
+        f"The action {rule.action} failed, and is tried again: {error}", done=False
+    )
+
+
+def _cordon(rule: AlertRule, alerts: Sequence[Alert], outcomes: dict[UUID, ActionOutcome]) -> None:
+    """Cordon nodes, but the last one that could take work."""
+    of_nodes = [alert for alert in alerts if alert.subject != conditions.LOG_STORE]
+    nodes = _lock_nodes([alert.subject for alert in of_nodes])
+    in_use = {n.name for n in nodes if n.state == NodeState.ONLINE and not n.cordoned}
+    outcomes |= {alert.pk: ActionOutcome("There is no node to cordon.") for alert in alerts}
+    chosen = []
+    for alert in of_nodes:
+        if in_use - {alert.subject}:
+            in_use.discard(alert.subject)
+            chosen.append(alert)
+        else:
+            text = "It was not cordoned, as no other node could take work."
+            outcomes[alert.pk] = ActionOutcome(text, done=False)
+
+    def cordon(some: Sequence[Alert]) -> None:
+        for alert in some:
+            cluster.cordon(None, alert.subject, f"Rule {rule.name}: {alert.message}"[:300])
+            outcomes[alert.pk] = ActionOutcome("The node was cordoned.")
+
+    one_by_one.change(chosen, cordon, partial(_leave_out, rule, outcomes))
+
+
+def _lock_nodes(names: Collection[str]) -> list[Node]:
+    """Lock these nodes and, where there is one, another one that can take work and then stays in
+    use: all at once, in the order in which others lock nodes."""
     in_use = Node.objects.filter(state=NodeState.ONLINE, cordoned=False)
-    others = in_use.select_for_update(no_key=True).order_by("pk").exclude(name=alert.subject)
-    if not others:
-        return "It was not cordoned, as no other node could take work."
-    cluster.cordon(None, alert.subject, f"Rule {rule.name}: {alert.message}"[:300])
-    return "The node was cordoned."
+    other = in_use.exclude(name__in=names).order_by("pk").values_list("pk", flat=True)[:1]
+    known = Node.objects.exclude(state=NodeState.REMOVED)
+    wanted = known.filter(Q(name__in=names) | Q(pk__in=list(other)))
+    return list(wanted.select_for_update(no_key=True).order_by("pk"))
 
 
-def _stop(rule: AlertRule, alert: Alert) -> str:
+def _stop(rule: AlertRule, alerts: Sequence[Alert], outcomes: dict[UUID, ActionOutcome]) -> None:
     minutes = max(rule.for_minutes, 1)
-    why = messages.idle(alert.details["gpus"], round(rule.threshold), minutes * 60)
-    stopped = idle.stop({UUID(alert.subject): why}, rule=rule.name)
-    return "The job was stopped." if stopped else "The job had ended, or is exempt."
+
+    def stop(some: Sequence[Alert]) -> None:
+        why = {
+            UUID(one.subject): messages.idle(
+                one.details["gpus"], round(rule.threshold), minutes * 60
+            )
+            for one in some
+        }
+        stopped = idle.stop(why, rule=rule.name)
+        for one in some:
+            done = UUID(one.subject) in stopped
+            text = "The job was stopped." if done else "The job had ended, or is exempt."
+            outcomes[one.pk] = ActionOutcome(text)
+
+    one_by_one.change(alerts, stop, partial(_leave_out, rule, outcomes))
+
+
+def _leave_out(rule: AlertRule, outcomes: dict[UUID, ActionOutcome], alert: Alert) -> None:
+    error = sys.exc_info()[1]
+    log.warning(
+        "alert_action_failed", rule=rule.name, subject=alert.subject, error=str(error)[:300]
+    )
+    outcomes[alert.pk] = _failed(rule, error)
 
 
 _ACTIONS = {RuleAction.CORDON: _cordon, RuleAction.STOP: _stop}
 
 
-def _notify(
-    rule: AlertRule, fired: Sequence[Alert], ended: Sequence[Alert], met: Mapping[str, Met]
-) -> None:
+# --- notifications
+
+
+def _notify(rule: AlertRule, kind: str, alerts: Sequence[Alert], prefix: str = "") -> None:
     """Record an event for each recipient: those named, else all administrators."""
-    if not fired and not ended:
+    if not alerts:
         return
     users = rule.recipients.filter(is_active=True).values_list("pk", flat=True)
     to = list(users) or list(
         User.objects.filter(is_superuser=True, is_active=True).values_list("pk", flat=True)
     )
-    events: list[Event] = []
-    for alert in fired:
-        message = f"{alert.message} {alert.acted}".strip()
-        events += [_event(pk, "platform.alert", rule, alert, message) for pk in to]
-    for alert in ended:
-        message = f"Over: {alert.message}"
-        events += [_event(pk, "platform.alert_over", rule, alert, message) for pk in to]
+    events = []
+    for alert in alerts:
+        acted = "" if prefix else alert.acted
+        message = f"{prefix}{alert.message} {acted}".strip()
+        events += [_event(pk, kind, rule, alert, message) for pk in to]
     Event.objects.bulk_create(events)
 
 

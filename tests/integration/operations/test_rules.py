@@ -10,6 +10,7 @@ import pytest
 import redis
 from django.core.cache import cache
 from django.utils import timezone
+from tests.support.alert_rules import rule, sent, sicken
 from tests.support.jobs_world import attempts_of, placed, report
 from tests.support.platform_factories import make_node, make_user
 
@@ -17,7 +18,7 @@ from skep_platform.cluster.models import Device, Node
 from skep_platform.core.models import Event
 from skep_platform.jobs.models import Job
 from skep_platform.notifications import collecting
-from skep_platform.notifications.models import Delivery, Notification
+from skep_platform.notifications.models import Delivery
 from skep_platform.operations import conditions, doctor, rules
 from skep_platform.operations.doctor.findings import Finding, error, ok, warning
 from skep_platform.operations.doctor.network import Certificate
@@ -31,21 +32,6 @@ pytestmark = pytest.mark.django_db
 def no_other_rules() -> None:
     AlertRule.objects.all().delete()
     cache.delete_many([conditions.CERTIFICATES_KEY, conditions.DOCTOR_KEY])
-
-
-def rule(kind: str, **fields: Any) -> AlertRule:
-    return rules.create(**{"name": kind, "kind": kind} | fields)
-
-
-def sicken(node: Node, gpus: int = 1) -> None:
-    found = Device.objects.filter(node=node).order_by("index")[:gpus]
-    Device.objects.filter(pk__in=[d.pk for d in found]).update(health="BAD")
-
-
-def sent(user: Any) -> list[str]:
-    """Return what a user was notified of."""
-    collecting.collect()
-    return [n["message"] for one in Notification.objects.filter(user=user) for n in one.items]
 
 
 def test_a_cache_that_fails_keeps_no_rule_from_being_evaluated(monkeypatch):
@@ -283,10 +269,12 @@ class TestConditions:
         assert "has not begun" in conditions.find(stuck)[str(job.pk)].message
         Job.objects.filter(pk=job.pk).update(begun_at=long_ago)
         assert conditions.find(stuck) == {}
+        asked = timezone.now() - timedelta(hours=1, minutes=1)
         Job.objects.filter(pk=job.pk).update(
-            state="STOPPING", stop_requested_at=long_ago, updated_at=long_ago
+            state="STOPPING", stop_requested_at=asked, updated_at=timezone.now()
         )
-        assert "does not end" in conditions.find(stuck)[str(job.pk)].message
+        message = conditions.find(stuck)[str(job.pk)].message
+        assert message.endswith(f"does not end since {asked.astimezone(UTC):%d %b %H:%M} UTC.")
 
     def test_full_disks(self, monkeypatch):
         node = make_node("full")
