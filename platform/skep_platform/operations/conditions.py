@@ -162,7 +162,7 @@ def _full_disks(rule: AlertRule) -> Iterable[Met]:
         yield Met(name, name, message, "/cluster", {"used_percent": round(used, 1)})
 
 
-CERTIFICATES_KEY = "operations-certificates"
+CERTIFICATES_KEY = "operations-certificates-by-port"
 CERTIFICATES_S = 3600  # they are read again after so long
 
 
@@ -172,19 +172,16 @@ def _certificates(rule: AlertRule) -> Iterable[Met]:
 
     for one in _kept(CERTIFICATES_KEY, CERTIFICATES_S, read):
         expires = datetime.fromtimestamp(one["expires_at"], UTC) if one["expires_at"] else None
-        about = f"The certificate of {one['host']} ({one['name']})"
+        address, about = one["address"], f"The certificate of {one['address']} ({one['name']})"
         if one["problem"]:
-            yield Met(
-                one["host"], one["host"], f"{about} does not hold: {one['problem']}", "/health"
-            )
+            yield Met(address, address, f"{about} does not hold: {one['problem']}", "/health")
         elif expires and expires - timezone.now() < timedelta(days=rule.threshold):
-            message = f"{about} expires on {expires:%d %b %Y}."
-            yield Met(one["host"], one["host"], message, "/health")
+            yield Met(address, address, f"{about} expires on {expires:%d %b %Y}.", "/health")
 
 
 def _plain(one: network.Certificate) -> dict[str, Any]:
     at = one.expires_at.timestamp() if one.expires_at else None
-    return asdict(one) | {"expires_at": at}
+    return asdict(one) | {"expires_at": at, "address": one.address}
 
 
 # Those of which every process finds the same, and that no other kind of rule looks for. What a

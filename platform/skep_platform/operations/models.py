@@ -61,8 +61,8 @@ class Alert(Entity):
     ended ones are the history."""
 
     rule = models.ForeignKey(AlertRule, models.CASCADE, related_name="alerts")
-    # Of a node the name, of a job the id, of a certificate the host, of the doctor the check; or
-    # "log store".
+    # Of a node the name, of a job the id, of a certificate host and port, of the doctor the check;
+    # or "log store".
     subject = models.CharField(max_length=300)
     message = models.CharField(max_length=500)
     details = models.JSONField(default=dict)

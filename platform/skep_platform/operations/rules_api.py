@@ -58,8 +58,8 @@ class PlatformAlertSerializer(serializers.Serializer[Any]):
     rule = serializers.CharField(source="rule.name")
     kind = serializers.ChoiceField(RuleKind.values, source="rule.kind")
     subject = serializers.CharField(
-        help_text="Name of a node, id of a job, host of a certificate, check of the doctor, or "
-        "log store."
+        help_text="Name of a node, id of a job, host and port of a certificate, check of the "
+        "doctor, or log store."
     )
     message = serializers.CharField()
     details = serializers.DictField()
@@ -67,7 +67,10 @@ class PlatformAlertSerializer(serializers.Serializer[Any]):
     fired_at = serializers.DateTimeField(
         allow_null=True, help_text="Null: it is met, and not for long enough yet."
     )
-    acted = serializers.CharField(allow_blank=True, help_text="What was done.")
+    acted = serializers.CharField(
+        allow_blank=True,
+        help_text="What was done. An action that failed is tried again while the alert is open.",
+    )
     ended_at = serializers.DateTimeField(allow_null=True)
 
 

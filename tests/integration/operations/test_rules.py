@@ -40,7 +40,7 @@ def test_a_cache_that_fails_keeps_no_rule_from_being_evaluated(monkeypatch):
 
     monkeypatch.setattr(conditions.cache, "get", fail)
     monkeypatch.setattr(conditions.cache, "set", fail)
-    found = Certificate("public address", "skep.example.org", None, "expired.")
+    found = Certificate("public address", "skep.example.org", 443, None, "expired.")
     monkeypatch.setattr(conditions.network, "certificates", lambda: [found])
     rule("certificate")
     rule("bad_node")
@@ -287,23 +287,23 @@ class TestConditions:
             "full": 99.0,
         }
 
-    def test_certificates_are_read_once_an_hour(self, monkeypatch):
+    def test_certificates_by_address_are_read_once_an_hour(self, monkeypatch):
         soon = datetime.now(UTC) + timedelta(days=3)
         read = []
 
         def certificates() -> list[Certificate]:
             read.append(1)
             return [
-                Certificate("gateway", "gw.example.org", soon, ""),
-                Certificate("public address", "skep.example.org", None, "expired."),
-                Certificate("apps", "x.example.net", soon + timedelta(days=90), ""),
+                Certificate("gateway", "skep.example.org", 8443, soon, ""),
+                Certificate("public address", "skep.example.org", 443, None, "expired."),
+                Certificate("apps", "x.example.net", 443, soon + timedelta(days=90), ""),
             ]
 
         monkeypatch.setattr(conditions.network, "certificates", certificates)
         made = rule("certificate", threshold=14)
         for _ in range(2):
             found = conditions.find(made)
-        assert found.keys() == {"gw.example.org", "skep.example.org"}
+        assert found.keys() == {"skep.example.org:8443", "skep.example.org:443"}
         assert len(read) == 1
 
     def test_the_doctor_by_the_checks_that_found_something(self, monkeypatch):

@@ -99,8 +99,13 @@ class Certificate:
 
     name: str
     host: str
+    port: int
     expires_at: datetime | None
     problem: str
+
+    @property
+    def address(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def check_certificates() -> Iterator[Finding]:
@@ -111,7 +116,7 @@ def check_certificates() -> Iterator[Finding]:
     yield ok(f"{len(found)} certificates were read{until}.")
     now = datetime.now(UTC)
     for one in found:
-        about = f"The certificate of {one.host} ({one.name})"
+        about = f"The certificate of {one.address} ({one.name})"
         if one.problem:
             action = "Renew it, or install the whole chain; give the server the authority's file."
             yield error("certificate_bad", f"{about} does not hold: {one.problem}", action)
@@ -158,11 +163,11 @@ def read_certificate(name: str, host: str, port: int, authorities: str = "") -> 
         ):
             facts = connection.getpeercert() or {}
     except ssl.SSLCertVerificationError as failure:
-        return Certificate(name, host, None, f"{failure.verify_message}.")
+        return Certificate(name, host, port, None, f"{failure.verify_message}.")
     except (OSError, ValueError) as failure:
-        return Certificate(name, host, None, f"it could not be read ({failure})."[:200])
+        return Certificate(name, host, port, None, f"it could not be read ({failure})."[:200])
     until = ssl.cert_time_to_seconds(str(facts["notAfter"]))
-    return Certificate(name, host, datetime.fromtimestamp(until, UTC), "")
+    return Certificate(name, host, port, datetime.fromtimestamp(until, UTC), "")
 
 
 def check_registries() -> Iterator[Finding]:
