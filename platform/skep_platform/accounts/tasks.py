@@ -5,15 +5,13 @@ from __future__ import annotations
 from celery import shared_task
 
 from skep_platform.accounts import device, ldap_sync, recovery, services, sessions
-from skep_platform.core import rounds
+from skep_platform.core import rounds, steps
 
 
 @shared_task(name="skep.accounts.tidy")
 def tidy() -> None:
     """Delete expired sessions and tokens; they are refused already."""
-    services.forget_expired()
-    device.forget_expired()
-    sessions.forget_ended()
+    steps.run(tidy.name, services.forget_expired, device.forget_expired, sessions.forget_ended)
 
 
 @shared_task(name="skep.accounts.send_mails")

@@ -154,6 +154,9 @@ def guarded(application: Application, token: str) -> Application:
 
 TASKS = Counter("skep_tasks", "Tasks that ended.", ["task", "state"])
 LONG = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 300.0)
+FAILED_STEPS = Counter(
+    "skep_task_step_failures", "Steps of tasks that failed; the others ran.", ["task", "step"]
+)
 TASK_SECONDS = Histogram("skep_task_seconds", "Time that tasks ran.", ["task"], buckets=LONG)
 LAG_SECONDS = Histogram(
     "skep_task_lag_seconds",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from skep_platform.core import events, rounds
+from skep_platform.core import events, rounds, steps
 
 _folder = events.Folder()
 
@@ -12,8 +12,7 @@ _folder = events.Folder()
 @shared_task(name="skep.core.tidy_events")
 def tidy_events() -> None:
     """Keep the table of events bounded, a bounded time at a time. May overlap with itself."""
-    _folder.fold()
-    events.delete_old_events()
+    steps.run(tidy_events.name, _folder.fold, events.delete_old_events)
 
 
 @shared_task(name="skep.core.round")

@@ -159,11 +159,11 @@ def _facts(rule: AlertRule) -> dict[str, Any]:
 # --- alerts
 
 
-def evaluate() -> list[str]:
-    """Bring the alerts of all rules up to date; return the names of rules that failed, which keep
-    no other one from being evaluated. Safe to run twice at once: a rule that another worker
-    evaluates is left out, and of two readings the older one changes nothing any more."""
-    failed = []
+def evaluate() -> None:
+    """Bring the alerts of all rules up to date. Safe to run twice at once: a rule that another
+    worker evaluates is left out, and of two readings the older one changes nothing any more. A rule
+    that fails keeps no other one from being evaluated; the first error is raised at the end."""
+    failed: Exception | None = None
     for pk in AlertRule.objects.filter(enabled=True).values_list("pk", flat=True):
         rule = AlertRule.objects.filter(pk=pk).first()
         if rule is None:
@@ -175,8 +175,9 @@ def evaluate() -> list[str]:
             _apply(rule, met, began)
         except Exception as error:
             log.warning("alert_rule_failed", rule=rule.name, error=str(error)[:300])
-            failed.append(rule.name)
-    return failed
+            failed = failed or error
+    if failed is not None:
+        raise failed
 
 
 @transaction.atomic

@@ -5,6 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from skep_platform.cluster import faults, maintenance, services
+from skep_platform.core import steps
 from skep_platform.operations import archiving, backups, rules
 
 
@@ -18,16 +19,18 @@ def evaluate_rules() -> None:
 def tidy() -> None:
     """Forget old alerts, backups, faults and maintenance of nodes, and join tokens. It may overlap
     with itself."""
-    rules.delete_old()
-    backups.forget_old()
-    faults.delete_old()
-    maintenance.delete_old()
-    services.forget_join_tokens()
+    steps.run(
+        tidy.name,
+        rules.delete_old,
+        backups.forget_old,
+        faults.delete_old,
+        maintenance.delete_old,
+        services.forget_join_tokens,
+    )
 
 
 @shared_task(name="skep.operations.archive_jobs")
 def archive_jobs() -> None:
     """Move finished jobs to the archive, and delete archived ones whose time is over. Safe to run
     twice at once: one of them does nothing."""
-    archiving.archive_old()
-    archiving.delete_old()
+    steps.run(archive_jobs.name, archiving.archive_old, archiving.delete_old)

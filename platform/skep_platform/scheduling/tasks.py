@@ -6,7 +6,7 @@ import time
 
 from celery import shared_task
 
-from skep_platform.core import notifications
+from skep_platform.core import notifications, steps
 from skep_platform.scheduling import expected_starts, planned, source
 from skep_platform.scheduling import tick as ticks
 from skep_platform.scheduling.source import verify
@@ -45,12 +45,10 @@ def sample_use() -> None:
 def score_starts() -> None:
     """Store in which intervals waiting jobs start, and score those that have started, every minute.
     Two at once do no harm."""
-    expected_starts.score()
-    expected_starts.store()
+    steps.run(score_starts.name, expected_starts.score, expected_starts.store)
 
 
 @shared_task(name="skep.scheduling.tidy")
 def tidy() -> None:
     """Forget old changes and old samples."""
-    source.prune_changes()
-    planned.prune_samples()
+    steps.run(tidy.name, source.prune_changes, planned.prune_samples)

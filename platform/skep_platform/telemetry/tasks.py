@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from skep_platform.core import notifications, rounds
+from skep_platform.core import notifications, rounds, steps
 from skep_platform.telemetry import diagnosing, downsampling, idle, job_use, retention, user_metrics
 
 
@@ -52,5 +52,4 @@ def delete_old_rollups() -> None:
     """Create the partitions of the next months, and delete for a bounded time. May overlap with
     itself. Rows outside of all months go into a default partition, so a task that did not run for
     long loses none."""
-    downsampling.add_months()
-    retention.delete_old_rollups()
+    steps.run(delete_old_rollups.name, downsampling.add_months, retention.delete_old_rollups)

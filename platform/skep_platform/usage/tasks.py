@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
+from skep_platform.core import steps
 from skep_platform.usage import budgets, counting
 
 
@@ -11,8 +12,7 @@ from skep_platform.usage import budgets, counting
 def count() -> None:
     """Count the time of leases and what is used of budgets, every minute. Safe to
     run twice at once: one of them does nothing."""
-    counting.count()
-    budgets.refresh()
+    steps.run(count.name, counting.count, budgets.refresh)
 
 
 @shared_task(name="skep.usage.measure")
@@ -24,5 +24,4 @@ def measure() -> None:
 @shared_task(name="skep.usage.tidy")
 def tidy() -> None:
     """Merge and delete old rows. May overlap with itself."""
-    counting.merge_old_days()
-    counting.delete_old_days()
+    steps.run(tidy.name, counting.merge_old_days, counting.delete_old_days)
