@@ -11,6 +11,7 @@ reader that keeps this number reads every row from it on the next time, and skip
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ import structlog
 from django.db import connection, transaction
 
 from skep_platform.core import gc_control
+from skep_platform.core.bulk import fetch
 from skep_platform.scheduling import ended_services, planned, read_facts
 from skep_platform.scheduling.models import Change
 from skep_platform.scheduling.read_facts import GangFacts
@@ -103,25 +105,38 @@ SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
 """
 
 
+PRUNED = 10_000  # rows that one statement deletes
+PRUNE_S = 30.0  # per run; the next one goes on
+
+
 def prune_changes(keep: timedelta = KEEP) -> int:
-    """Delete what is older; returns the number of rows. Readers behind it begin anew."""
-    with connection.cursor() as cursor:
-        cursor.execute(PRUNE, [keep.total_seconds()])
-        return int(cursor.rowcount)
+    """Delete what is older, for a bounded time; return the number of rows. Readers behind it begin
+    anew, from before the first row is deleted."""
+    marked = fetch(MARK, [keep.total_seconds()])
+    until, deleted = time.monotonic() + PRUNE_S, 0
+    while marked:
+        with connection.cursor() as cursor:
+            cursor.execute(PRUNE, [*marked[0], PRUNED])
+            deleted += int(cursor.rowcount)
+            if cursor.rowcount < PRUNED or time.monotonic() > until:
+                break
+    return deleted
 
 
 # Transactions that still run are kept, however old their rows are.
+MARK = """
+INSERT INTO scheduling_change (txid, kind, subject, at)
+SELECT least(max(txid) + 1, pg_snapshot_xmin(pg_current_snapshot())::text::bigint),
+       'pruned', '', clock_timestamp()
+  FROM scheduling_change
+ WHERE at < clock_timestamp() - make_interval(secs => %s) AND kind <> 'pruned'
+HAVING count(*) > 0
+RETURNING txid
+"""
 PRUNE = """
-WITH mark AS (
-    SELECT least(max(txid) + 1, pg_snapshot_xmin(pg_current_snapshot())::text::bigint) AS txid
-      FROM scheduling_change
-     WHERE at < clock_timestamp() - make_interval(secs => %s) AND kind <> 'pruned'
-    HAVING count(*) > 0
-), marked AS (
-    INSERT INTO scheduling_change (txid, kind, subject, at)
-    SELECT txid, 'pruned', '', clock_timestamp() FROM mark
-)
-DELETE FROM scheduling_change c USING mark WHERE c.txid < mark.txid
+DELETE FROM scheduling_change WHERE id IN (
+    SELECT id FROM scheduling_change WHERE txid < %s ORDER BY txid LIMIT %s
+       FOR UPDATE SKIP LOCKED)
 """
 
 

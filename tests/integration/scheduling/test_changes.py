@@ -10,6 +10,7 @@ from threading import Event
 
 import pytest
 from django.db import connection, connections, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc, place, release
 
@@ -244,6 +245,20 @@ def test_a_reader_behind_the_pruned_part_begins_anew():
     Job.objects.filter(pk=world.waits.pk).update(priority=6)
     assert fast.look() == ChangeSet(gangs={str(world.waits.pk)})
     assert slow.look().all
+
+
+def test_old_changes_are_deleted_some_at_a_time_and_the_next_run_goes_on(monkeypatch):
+    monkeypatch.setattr(source, "PRUNED", 2)
+    old = timezone.now() - timedelta(hours=1)
+    Change.objects.bulk_create(Change(txid=n, kind="gang", at=old) for n in range(1, 8))
+    with CaptureQueriesContext(connection) as queries:
+        monkeypatch.setattr(source, "PRUNE_S", -1.0)
+        assert source.prune_changes() == 2
+        assert Reader(horizon=7).look().all  # it would miss what is deleted next
+        monkeypatch.setattr(source, "PRUNE_S", 60.0)
+        assert source.prune_changes() == 5
+    assert sum("DELETE" in query["sql"] for query in queries) == 4
+    assert {change.kind for change in Change.objects.all()} == {"pruned"}
 
 
 @pytest.mark.django_db(transaction=True)
