@@ -25,7 +25,7 @@ from skep_platform.core.errors import Gone
 from skep_platform.core.events import record
 from skep_platform.core.models import Event
 from skep_platform.jobs.models import Job
-from skep_platform.telemetry import calibration, downsampling
+from skep_platform.telemetry import downsampling
 from skep_platform.telemetry.models import (
     LogChunk,
     MetricLog,
@@ -94,16 +94,12 @@ def _delete_some(jobs: list[UUID]) -> int:
 
 
 def delete_old_rollups() -> int:
-    """Make old samples coarser and delete the oldest, and metrics of users older than
-    `SKEP_METRIC_RETENTION_DAYS`; returns how many rows were deleted. What a job used as a whole is
-    kept (`JobUse`); scores of predictions go after a time of their own. Two runs at once do no
-    harm."""
-    calibration.delete_old()
+    """Delete the oldest samples, and metrics of users older than `SKEP_METRIC_RETENTION_DAYS`;
+    returns how many rows were deleted. What a job used as a whole is kept (`JobUse`). Two runs at
+    once do no harm."""
     days = settings.SKEP_METRIC_RETENTION_DAYS
     if days <= 0:
         return 0
-    downsampling.drop_old_months()
-    downsampling.merge_old()
     now = timezone.now()
     before, samples = now - timedelta(days=days), now - timedelta(days=downsampling.kept_days())
     # The log of a job that goes on must not be read once more.

@@ -5,7 +5,15 @@ from __future__ import annotations
 from celery import shared_task
 
 from skep_platform.core import notifications, rounds, steps
-from skep_platform.telemetry import diagnosing, downsampling, idle, job_use, retention, user_metrics
+from skep_platform.telemetry import (
+    calibration,
+    diagnosing,
+    downsampling,
+    idle,
+    job_use,
+    retention,
+    user_metrics,
+)
 
 
 @shared_task(name="skep.telemetry.count_use")
@@ -49,7 +57,15 @@ def delete_old_logs() -> None:
 
 @shared_task(name="skep.telemetry.delete_old_rollups")
 def delete_old_rollups() -> None:
-    """Create the partitions of the next months, and delete for a bounded time. May overlap with
-    itself. Rows outside of all months go into a default partition, so a task that did not run for
-    long loses none."""
-    steps.run(delete_old_rollups.name, downsampling.add_months, retention.delete_old_rollups)
+    """Create the partitions of the next months, make old samples coarser and delete the oldest, and
+    scores of predictions after a time of their own, for a bounded time. May overlap with itself.
+    Rows outside of all months go into a default partition, so a task that did not run for long
+    loses none."""
+    steps.run(
+        delete_old_rollups.name,
+        downsampling.add_months,
+        calibration.delete_old,
+        downsampling.drop_old_months,
+        downsampling.merge_old,
+        retention.delete_old_rollups,
+    )

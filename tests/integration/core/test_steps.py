@@ -18,6 +18,8 @@ from skep_platform.cluster import services
 from skep_platform.cluster import tasks as cluster
 from skep_platform.cluster.models import JoinToken, MaintenanceState, MaintenanceWindow
 from skep_platform.operations import tasks as operations
+from skep_platform.telemetry import tasks as telemetry
+from skep_platform.telemetry.models import GpuRollup
 
 pytestmark = pytest.mark.django_db
 
@@ -68,3 +70,20 @@ def test_join_tokens_are_forgotten_while_alerts_cannot_be_deleted():
     with broken("operations_alert"), pytest.raises(ProgrammingError):
         operations.tidy()
     assert not JoinToken.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_old_samples_are_deleted_while_scores_of_predictions_cannot_be():
+    long_ago = timezone.now() - timedelta(days=2000)
+    GpuRollup.objects.create(
+        device=make_node("n1", gpus=1).devices.get(),
+        at=long_ago,
+        seconds=60,
+        samples=1,
+        utilization_sum=1.0,
+        utilization_max=1.0,
+        memory_used_mb_max=1,
+    )
+    with broken("telemetry_predictionday"), pytest.raises(ProgrammingError):
+        telemetry.delete_old_rollups()
+    assert not GpuRollup.objects.exists()

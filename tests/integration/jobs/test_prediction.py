@@ -24,7 +24,7 @@ from skep_platform.jobs.submission.prediction import (
     predict,
 )
 from skep_platform.scheduling import read_facts
-from skep_platform.telemetry import calibration, job_use, retention
+from skep_platform.telemetry import calibration, job_use, tasks
 from skep_platform.telemetry.models import LogChunk, PredictionDay, UserMetric
 from skep_platform.tenancy.models import Membership, Role
 
@@ -259,6 +259,6 @@ def test_old_days_are_not_read_and_deleted_at_last(settings):
             day=today - timedelta(days=age), source="name", jobs=1, errors=errors
         )
     assert [score.jobs for score in calibration.last_days().values()] == [1]
-    retention.delete_old_rollups()
+    tasks.delete_old_rollups()
     assert PredictionDay.objects.count() == 2
     assert json.loads(json.dumps(calibration.last_days()["name"].median_error)) == 0.01

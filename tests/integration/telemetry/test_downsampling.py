@@ -13,7 +13,7 @@ from tests.support.gateway_rows import running_attempt
 
 from skep_platform.core.bulk import fetch
 from skep_platform.jobs.models import Job, TaskAttempt
-from skep_platform.telemetry import downsampling, retention
+from skep_platform.telemetry import downsampling, tasks
 from skep_platform.telemetry.metrics import MAX_POINTS, job_metrics
 from skep_platform.telemetry.models import GpuHistory, GpuRollup, TaskHistory, TaskRollup
 
@@ -172,8 +172,8 @@ def test_a_chart_of_hours_and_minutes_has_points_of_an_hour():
 
 def test_rows_older_than_the_last_window_are_deleted(settings):
     ran(14, gpus=1)
-    retention.delete_old_rollups()
-    retention.delete_old_rollups()
+    tasks.delete_old_rollups()
+    tasks.delete_old_rollups()
     assert ages(86400)[0] <= 11
 
 
@@ -183,7 +183,7 @@ def test_rows_older_than_the_last_window_are_deleted(settings):
 def test_a_window_of_0_days_leaves_its_resolution_out(settings, hourly, daily, left):
     settings.SKEP_METRIC_HOURLY_DAYS, settings.SKEP_METRIC_DAILY_DAYS = hourly, daily
     ran(4.5, gpus=1)
-    retention.delete_old_rollups()
+    tasks.delete_old_rollups()
     assert kinds().keys() == left
     assert ages(60)[0] <= 3
 
@@ -192,7 +192,7 @@ def test_for_ever_by_the_minute_with_0_days(settings):
     settings.SKEP_METRIC_RETENTION_DAYS = 0
     ran(4, gpus=1)
     rows = GpuRollup.objects.count()
-    retention.delete_old_rollups()
+    tasks.delete_old_rollups()
     assert GpuRollup.objects.count() == rows
 
 
