@@ -16,7 +16,14 @@ import time
 
 import structlog
 from django.core.exceptions import DisallowedHost, RequestDataTooBig
-from django.db import DatabaseError, InterfaceError, InternalError, OperationalError, connection
+from django.db import (
+    DatabaseError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+    close_old_connections,
+    connection,
+)
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views import defaults
 
@@ -147,6 +154,14 @@ def leave_if_read_only(error: BaseException) -> None:
     or a thread of ours, would be given the same connection again and again."""
     if sqlstate(error) == READ_ONLY:
         leave_read_only()
+
+
+def leave_broken(error: BaseException) -> None:
+    """Leave a connection that broke, or whose server became read-only, by this error, outside of
+    any transaction: what is done next gets another one."""
+    leave_if_read_only(error)
+    if not connection.in_atomic_block:
+        close_old_connections()
 
 
 def leave_read_only() -> None:

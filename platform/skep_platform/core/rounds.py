@@ -18,7 +18,6 @@ from contextlib import contextmanager
 
 import structlog
 from celery import current_app
-from django.db import close_old_connections, connection
 
 from skep_platform.core import failures, metrics
 from skep_platform.core.logs import rarely
@@ -57,9 +56,7 @@ def _run(task: str, expires_s: float) -> None:
         log.exception("task_failed", name=task)
         if task in _due:  # all others are counted where they run
             metrics.TASKS.labels(task, "FAILURE").inc()
-        failures.leave_if_read_only(error)
-        if not connection.in_atomic_block:
-            close_old_connections()  # the next one gets another, if this one is broken
+        failures.leave_broken(error)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import structlog
-from django.db import close_old_connections, connection
 
 from skep_platform.core import failures, metrics
 
@@ -23,9 +22,7 @@ def run(task: str, *steps: Callable[[], object]) -> None:
             name = f"{step.__module__.rpartition('.')[2]}.{step.__name__}"
             log.exception("task_step_failed", name=task, step=name)
             metrics.FAILED_STEPS.labels(task, name).inc()
-            failures.leave_if_read_only(error)
-            if not connection.in_atomic_block:
-                close_old_connections()  # the next one gets another, if this one is broken
+            failures.leave_broken(error)
             failed = failed or error
     if failed is not None:
         raise failed

@@ -26,7 +26,7 @@ from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
 from skep_platform.cluster import services as cluster
 from skep_platform.cluster.models import Node, NodeState
-from skep_platform.core import one_by_one
+from skep_platform.core import failures, one_by_one
 from skep_platform.core.bulk import database_time, insert_rows
 from skep_platform.core.errors import Conflict, NotFound, SkepError
 from skep_platform.core.events import event
@@ -164,7 +164,7 @@ def evaluate() -> None:
     worker evaluates is left out, and of two readings the older one changes nothing any more. A rule
     that fails keeps no other one from being evaluated; the first error is raised at the end."""
     failed: Exception | None = None
-    for pk in AlertRule.objects.filter(enabled=True).values_list("pk", flat=True):
+    for pk in AlertRule.objects.filter(enabled=True).order_by("pk").values_list("pk", flat=True):
         rule = AlertRule.objects.filter(pk=pk).first()
         if rule is None:
             continue
@@ -175,6 +175,7 @@ def evaluate() -> None:
             _apply(rule, met, began)
         except Exception as error:
             log.warning("alert_rule_failed", rule=rule.name, error=str(error)[:300])
+            failures.leave_broken(error)
             failed = failed or error
     if failed is not None:
         raise failed

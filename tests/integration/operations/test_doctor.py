@@ -22,6 +22,7 @@ from django.db import connection
 from django.utils import timezone
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_node, make_user
+from tests.support.streaming_server import streaming
 
 from skep_platform import __version__
 from skep_platform.cluster import checks
@@ -387,6 +388,14 @@ class TestNetwork:
         settings.EMAIL_PORT = 1
         assert found("ports")["server_unreachable"].details == {"server": "mail server"}
 
+    def test_an_answer_is_not_read_to_its_end(self, settings):
+        """It may have none, where the reverse proxy leads to something else."""
+        left: list[bool] = []
+        with streaming(2, left) as url:
+            settings.SKEP_GATEWAY_BACKEND = settings.SKEP_PUBLIC_URL = url
+            assert found("ports").keys() == {"ok"}
+        assert left == [True, True]
+
     def test_a_registry_that_does_not_answer(self, settings):
         settings.SKEP_REGISTRIES = "public, 127.0.0.1:1, *.example.org, 10.0.0.0/8"
         assert network._registries() == ["127.0.0.1:1"]
@@ -463,3 +472,15 @@ class TestAsked:
 
         monkeypatch.setattr("skep_platform.operations.readings.redis_server", away)
         assert "no route" in found("redis")["check_failed"].message
+
+    @pytest.mark.django_db(transaction=True)
+    def test_a_check_whose_connection_ends_fails_alone(self, monkeypatch):
+        def end() -> list[doctor.Finding]:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+            return []
+
+        monkeypatch.setitem(doctor.CHECKS, "database", end)
+        database, tables = doctor.run(frozenset({"database", "migrations"}))
+        assert [one.code for one in database.findings] == ["check_failed"]
+        assert [one.code for one in tables.findings] == ["ok"]

@@ -5,14 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from django.db import connection
+from django.core.cache import cache
+from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from tests.support.alert_rules import locked_elsewhere, rule, sent, sicken
 from tests.support.platform_factories import make_node, make_user
 
 from skep_platform.cluster.models import Device, Node
-from skep_platform.operations import rules
+from skep_platform.operations import conditions, rules
+from skep_platform.operations.doctor.network import Certificate
 from skep_platform.operations.models import Alert, AlertRule
 
 NO_OTHER = "It was not cordoned, as no other node could take work."
@@ -226,3 +228,20 @@ def test_alerts_that_stay_the_same_are_not_written():
     Device.objects.filter(index=1).update(health="BAD")
     rules.evaluate()
     assert {alert.message[:6] for alert in Alert.objects.all()} == {"2 GPUs"}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_rule_whose_connection_ends_keeps_no_other_one_from_being_evaluated(monkeypatch):
+    def end() -> list[Certificate]:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+        return []
+
+    monkeypatch.setattr(conditions.network, "certificates", end)
+    cache.delete(conditions.CERTIFICATES_KEY)
+    rule("certificate")
+    rule("bad_node")
+    sicken(make_node("a"))
+    with pytest.raises(OperationalError):
+        rules.evaluate()
+    assert acted() == {"a": ""}

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import structlog
 
+from skep_platform.core import failures
+
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
@@ -57,6 +59,7 @@ def examine(check: Check) -> list[Finding]:
         what = f"{type(failure).__name__}: {failure}"[:300]
         action = "Look at the findings about the database and Redis first; else report it."
         found = [error("check_failed", f"It could not be checked ({what}).", action)]
+        failures.leave_broken(failure)
     worse = [one for one in found if one.severity not in (OK, NOTE)]
     notes = [one for one in found if one.severity == NOTE]
     fine = [one for one in found if one.severity == OK]

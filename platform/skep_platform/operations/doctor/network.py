@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -78,11 +78,18 @@ def _port(url: str) -> int:
 
 
 def _healthz(url: str) -> str:
+    return _answers(f"{url.rstrip('/')}/healthz", {200})
+
+
+def _answers(url: str, fine: Collection[int]) -> str:
+    """Return why a server does not answer with one of these codes. Its answer is not read any
+    further: that could go on without end."""
     try:
-        answer = httpx.get(f"{url.rstrip('/')}/healthz", timeout=PATIENCE_S, trust_env=False)
+        with httpx.stream("GET", url, timeout=PATIENCE_S, trust_env=False) as answer:
+            code = answer.status_code
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as failure:
         return f"{type(failure).__name__}: {failure}"[:200]
-    return "" if answer.status_code == 200 else f"it answered {answer.status_code}."
+    return "" if code in fine else f"it answered {code} at {url}."
 
 
 def _connects(host: str, port: int) -> str:
@@ -193,10 +200,4 @@ def _registries() -> list[str]:
 
 def _registry(name: str) -> str:
     host = HUB_HOST if name == "docker.io" else name
-    url = f"{scheme(host)}://{host}/v2/"
-    try:
-        answer = httpx.get(url, timeout=PATIENCE_S, trust_env=False)
-    except (httpx.HTTPError, httpx.InvalidURL, OSError) as failure:
-        return f"{type(failure).__name__}: {failure}"[:200]
-    fine = answer.status_code in (200, 401, 403)
-    return "" if fine else f"it answered {answer.status_code} at {url}."
+    return _answers(f"{scheme(host)}://{host}/v2/", {200, 401, 403})
