@@ -306,14 +306,18 @@ def _failed(rule: AlertRule, error: BaseException | None) -> ActionOutcome:
 
 
 def _cordon(rule: AlertRule, alerts: Sequence[Alert], outcomes: dict[UUID, ActionOutcome]) -> None:
-    """Cordon nodes, but the last one that could take work."""
+    """Cordon nodes, but the last one that could take work; one that was cordoned keeps its
+    reason."""
     of_nodes = [alert for alert in alerts if alert.subject != conditions.LOG_STORE]
     nodes = _lock_nodes([alert.subject for alert in of_nodes])
     in_use = {n.name for n in nodes if n.state == NodeState.ONLINE and not n.cordoned}
     outcomes |= {alert.pk: ActionOutcome("There is no node to cordon.") for alert in alerts}
     chosen = []
+    cordoned = {node.name for node in nodes if node.cordoned}
     for alert in of_nodes:
-        if in_use - {alert.subject}:
+        if alert.subject in cordoned:
+            outcomes[alert.pk] = ActionOutcome("The node was cordoned before.")
+        elif in_use - {alert.subject}:
             in_use.discard(alert.subject)
             chosen.append(alert)
         else:

@@ -9,8 +9,8 @@ from django.core.cache import cache
 from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
-from tests.support.alert_rules import locked_elsewhere, rule, sent, sicken
-from tests.support.platform_factories import make_node, make_user
+from tests.support.alert_rules import idle_job, locked_elsewhere, rule, sent, sicken
+from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_platform.cluster.models import Device, Node
 from skep_platform.operations import conditions, rules
@@ -63,6 +63,21 @@ def test_an_action_that_meets_a_lock_of_another_is_done_at_the_next_evaluation()
     first, second = sent(boss)
     assert first.startswith("1 GPUs of node a are bad. The action cordon failed")
     assert second == "1 GPUs of node a are bad. The node was cordoned."
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_job_that_another_transaction_holds_is_stopped_at_the_next_evaluation():
+    alice = make_user("alice")
+    job = idle_job(alice, make_vc("research", quotas={"A100": 8}, members=[alice]))
+    rule("idle_gpus", for_minutes=10, action="stop")
+    with locked_elsewhere(job):
+        rules.evaluate()
+    job.refresh_from_db()
+    assert job.stop_requested_at is None
+    rules.evaluate()
+    job.refresh_from_db()
+    assert job.stop_requested_at is not None
+    assert acted() == {str(job.pk): "The job was stopped."}
 
 
 @pytest.mark.django_db
@@ -140,16 +155,17 @@ def test_an_alert_is_not_over_because_others_come_before_it(monkeypatch):
 
 @pytest.mark.django_db
 def test_actions_that_fail_again_and_again_hold_up_no_others(monkeypatch):
-    """The last node in use cannot be cordoned; one that turned bad later can."""
+    """The last node in use cannot be cordoned; of another one nothing is to be done."""
     monkeypatch.setattr(rules, "MOST", 1)
     sicken(make_node("a"))
     sicken(make_node("b"))
-    Node.objects.filter(name="b").update(cordoned=True)
+    Node.objects.filter(name="b").update(cordoned=True, cordon_reason="RMA 7")
     rule("bad_node", action="cordon")
     rules.evaluate()
     assert acted()["a"] == NO_OTHER
     rules.evaluate()
-    assert acted()["b"] == "The node was cordoned."
+    assert acted()["b"] == "The node was cordoned before."
+    assert Node.objects.get(name="b").cordon_reason == "RMA 7"
 
 
 @pytest.mark.django_db

@@ -10,8 +10,8 @@ import pytest
 import redis
 from django.core.cache import cache
 from django.utils import timezone
-from tests.support.alert_rules import rule, sent, sicken
-from tests.support.jobs_world import attempts_of, placed, report
+from tests.support.alert_rules import idle_job, rule, running_job, sent, sicken
+from tests.support.jobs_world import attempts_of
 from tests.support.platform_factories import make_node, make_user
 
 from skep_platform.cluster.models import Device, Node
@@ -188,38 +188,6 @@ class TestActions:
         rule("idle_gpus", for_minutes=10, action="stop")
         rules.evaluate()
         assert not Alert.objects.exists()
-
-
-def running_job(user: Any, vc: Any, minutes: int) -> Job:
-    """A job with two GPUs that has run for so long."""
-    make_node("n1")
-    job = placed(user, vc, gpus=2)
-    report(attempts_of(job), "running")
-    begun = timezone.now() - timedelta(minutes=minutes)
-    Job.objects.filter(pk=job.pk).update(begun_at=begun, placed_at=begun)
-    return Job.objects.get(pk=job.pk)
-
-
-def idle_job(user: Any, vc: Any, percent: float = 1.0, minutes: int = 12) -> Job:
-    """A job whose GPUs were this busy for so long."""
-    job = running_job(user, vc, minutes)
-    (attempt,) = attempts_of(job)
-    begun = job.begun_at
-    GpuRollup.objects.bulk_create(
-        GpuRollup(
-            device_id=uuid,
-            attempt=attempt,
-            at=begun + timedelta(minutes=n),
-            seconds=60,
-            samples=12,
-            utilization_sum=percent * 12,
-            utilization_max=percent,
-            memory_used_mb_max=1,
-        )
-        for uuid in attempt.gpu_uuids
-        for n in range(minutes)
-    )
-    return job
 
 
 class TestConditions:
