@@ -9,12 +9,13 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db import connection
+from django.db import connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 
 from skep_platform.core.bulk import fetch
@@ -107,15 +108,27 @@ WHOLE = TABLES.format(name="coalesce(whole.relname, s.relname)")
 PARTITIONS = TABLES.format(name="s.relname")
 
 
+LOCK_TIMEOUT = "2s"
+
+
+def _of_sizes(sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    """Return the rows of a query that reads sizes: each table and index is locked for it, which has
+    to wait for whoever rewrites one, as VACUUM FULL does. Raises OperationalError soon."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+        cursor.execute(sql, params)
+        return cursor.fetchall()
+
+
 def tables() -> list[TableFacts]:
     """Return the tables, the largest first; partitions are summed up. Raises DatabaseError."""
-    return [TableFacts(*row) for row in fetch(WHOLE)]
+    return [TableFacts(*row) for row in _of_sizes(WHOLE)]
 
 
 def vacuumed_tables() -> list[TableFacts]:
     """Return what is vacuumed by itself: tables and partitions, the largest first. Raises
     DatabaseError."""
-    return [TableFacts(*row) for row in fetch(PARTITIONS)]
+    return [TableFacts(*row) for row in _of_sizes(PARTITIONS)]
 
 
 INVALID_INDEXES = """
@@ -161,7 +174,7 @@ HAVING sum(s.idx_scan) = 0 AND sum(pg_relation_size(s.indexrelid)) >= %s
 def unused_indexes(least_bytes: int, counted_for: timedelta) -> list[IndexFacts]:
     """Return the indexes of at least that size that no query has read for so long, the largest
     first."""
-    return [IndexFacts(*row) for row in fetch(UNUSED_INDEXES, [counted_for, least_bytes])]
+    return [IndexFacts(*row) for row in _of_sizes(UNUSED_INDEXES, [counted_for, least_bytes])]
 
 
 # A page of a B-tree holds entries of 8 bytes, a pointer of 4 and the key, whose width ANALYZE
@@ -201,7 +214,7 @@ class Bloat:
 def bloated_indexes(least_bytes: int, share: float) -> list[Bloat]:
     """Return the indexes of at least that size of which more than a share is empty, the one that
     wastes most first. Those of tables that were never analyzed are left out."""
-    return [Bloat(*row) for row in fetch(BLOATED_INDEXES, [least_bytes, share])]
+    return [Bloat(*row) for row in _of_sizes(BLOATED_INDEXES, [least_bytes, share])]
 
 
 def missing_migrations() -> list[str]:
