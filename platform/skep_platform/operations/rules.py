@@ -306,8 +306,8 @@ def _failed(rule: AlertRule, error: BaseException | None) -> ActionOutcome:
 
 
 def _cordon(rule: AlertRule, alerts: Sequence[Alert], outcomes: dict[UUID, ActionOutcome]) -> None:
-    """Cordon nodes, but the last one that could take work; one that was cordoned keeps its
-    reason."""
+    """Cordon nodes, but the last one that could take work. One that is cordoned keeps its reason;
+    when that is over, as a window of maintenance, and the alert is not, it is cordoned again."""
     of_nodes = [alert for alert in alerts if alert.subject != conditions.LOG_STORE]
     nodes = _lock_nodes([alert.subject for alert in of_nodes])
     in_use = {n.name for n in nodes if n.state == NodeState.ONLINE and not n.cordoned}
@@ -316,7 +316,7 @@ def _cordon(rule: AlertRule, alerts: Sequence[Alert], outcomes: dict[UUID, Actio
     cordoned = {node.name for node in nodes if node.cordoned}
     for alert in of_nodes:
         if alert.subject in cordoned:
-            outcomes[alert.pk] = ActionOutcome("The node was cordoned before.")
+            outcomes[alert.pk] = ActionOutcome("The node was cordoned before.", done=False)
         elif in_use - {alert.subject}:
             in_use.discard(alert.subject)
             chosen.append(alert)

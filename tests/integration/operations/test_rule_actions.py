@@ -12,6 +12,7 @@ from django.utils import timezone
 from tests.support.alert_rules import idle_job, locked_elsewhere, rule, sent, sicken
 from tests.support.platform_factories import make_node, make_user, make_vc
 
+from skep_platform.cluster import services as cluster
 from skep_platform.cluster.models import Device, Node
 from skep_platform.operations import conditions, rules
 from skep_platform.operations.doctor.network import Certificate
@@ -155,7 +156,7 @@ def test_an_alert_is_not_over_because_others_come_before_it(monkeypatch):
 
 @pytest.mark.django_db
 def test_actions_that_fail_again_and_again_hold_up_no_others(monkeypatch):
-    """The last node in use cannot be cordoned; of another one nothing is to be done."""
+    """The last node in use cannot be cordoned, and another one keeps the reason that it has."""
     monkeypatch.setattr(rules, "MOST", 1)
     sicken(make_node("a"))
     sicken(make_node("b"))
@@ -166,6 +167,20 @@ def test_actions_that_fail_again_and_again_hold_up_no_others(monkeypatch):
     rules.evaluate()
     assert acted()["b"] == "The node was cordoned before."
     assert Node.objects.get(name="b").cordon_reason == "RMA 7"
+
+
+@pytest.mark.django_db
+def test_a_node_is_cordoned_by_its_alert_when_its_maintenance_is_over():
+    sicken(make_node("a"))
+    make_node("b")
+    cluster.cordon(None, "a", "Maintenance")
+    rule("bad_node", action="cordon")
+    rules.evaluate()
+    assert acted() == {"a": "The node was cordoned before."}
+    cluster.uncordon(None, "a")
+    rules.evaluate()
+    assert acted() == {"a": "The node was cordoned."}
+    assert Node.objects.get(name="a").cordon_reason.startswith("Rule bad_node: ")
 
 
 @pytest.mark.django_db
