@@ -68,7 +68,8 @@ def create(recipients: Collection[str] = (), **fields: Any) -> AlertRule:
 @transaction.atomic
 def update(rule_id: UUID, recipients: Collection[str] | None = None, **changes: Any) -> AlertRule:
     """Change a rule. Its alerts begin anew when what it looks for changes: those that fired are
-    over. Raises what `create` does, and NotFound."""
+    over. Another action is done for those that are open, too. Raises what `create` does, and
+    NotFound."""
     rule = find(rule_id, locked=True)
     before = _facts(rule)
     after = before | changes
@@ -76,6 +77,11 @@ def update(rule_id: UUID, recipients: Collection[str] | None = None, **changes: 
         _close(rule, "disabled")
     elif any(after[name] != before[name] for name in ("kind", "threshold", "for_minutes")):
         _close(rule, "changed")
+    elif after["action"] != before["action"]:
+        fired = list(rule.alerts.filter(ended_at=None, fired_at__isnull=False))
+        for alert in fired:
+            alert.details[PENDING] = after["action"] != RuleAction.NOTIFY
+        Alert.objects.bulk_update(fired, ["details"])
     for name, value in changes.items():
         setattr(rule, name, value)
     _check(rule)

@@ -129,6 +129,24 @@ def test_a_node_that_an_admin_uses_again_is_not_cordoned_twice():
 
 
 @pytest.mark.django_db
+def test_another_action_of_a_rule_is_done_for_the_alerts_that_are_open():
+    boss = make_user("boss", admin=True)
+    sicken(make_node("a"))
+    make_node("b")
+    made = rule("bad_node")
+    rules.evaluate()
+    rules.update(made.pk, action="cordon")
+    for _ in range(2):
+        rules.evaluate()
+    assert cordoned() == {"a"}
+    assert sent(boss)[1:] == ["1 GPUs of node a are bad. The node was cordoned."]
+    rules.update(made.pk, action="notify")
+    rules.evaluate()
+    assert len(sent(boss)) == 2
+    assert acted() == {"a": "The node was cordoned."}
+
+
+@pytest.mark.django_db
 def test_all_nodes_are_reached_some_at_each_evaluation(monkeypatch):
     monkeypatch.setattr(rules, "MOST", 2)
     for name in ("a", "b", "c", "d", "e"):
