@@ -31,7 +31,7 @@ from django.utils import timezone
 from skep_jobfile.addresses import without_credentials
 from skep_platform.core import notifications
 from skep_platform.core.bulk import fetch
-from skep_platform.core.failures import is_of_all
+from skep_platform.core.failures import is_of_all, is_undone
 from skep_platform.core.models import Event
 from skep_platform.interactive.models import App, AppSession
 from skep_platform.jobs import queries
@@ -139,9 +139,10 @@ def archive_old() -> int:
         try:
             _archive_some(before, most, left_out, taken)
         except Exception as error:
-            if not taken or is_of_all(error):
+            undone = is_undone(error)  # by another transaction: none of the jobs is to blame
+            if not taken or (is_of_all(error) and not undone):
                 raise
-            if len(taken) == 1:  # it stays, and those behind it are moved
+            if len(taken) == 1 and not undone:  # it stays, and those behind it are moved
                 log.exception("job_not_archived", job_id=str(taken[0]))
                 left_out.append(taken[0])
             most = max(len(taken) // 2, 1)

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from django.apps import apps
-from django.db import connection
+from django.db import OperationalError, connection
 from django.db.models import Sum
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from psycopg.errors import DeadlockDetected
 from structlog.testing import capture_logs
 from tests.support.at_once import at_once
 from tests.support.finished_jobs import finish, finished_job, job_that_ran
@@ -97,6 +98,22 @@ def test_a_job_that_cannot_be_archived_keeps_no_other_one_from_it():
     assert list(Job.objects.values_list("pk", flat=True)) == [bad.pk]
     failed = [one["job_id"] for one in logs if one["event"] == "job_not_archived"]
     assert failed == [str(bad.pk)]
+
+
+def test_a_batch_that_meets_a_deadlock_is_tried_again_in_the_same_run():
+    """A smaller one, which meets fewer others; no job is left out for it."""
+    jobs = [job_that_ran(name=f"job-{n}") for n in range(2)]
+    met: list[str] = []
+
+    def deadlock(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if 'DELETE FROM "jobs_job"' in sql and len(met) < 2:
+            met.append(sql)
+            raise OperationalError("deadlock detected") from DeadlockDetected()
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(deadlock):
+        assert archiving.archive_old() == len(jobs)
+    assert len(met) == 2
 
 
 def test_the_time_of_gpus_and_what_they_did_stay_in_sums_with_audit_entries_and_events():
