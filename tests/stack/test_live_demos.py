@@ -22,6 +22,9 @@ pytestmark = [pytest.mark.stack, pytest.mark.long]
 DEMOS = "hived_feature_demos.json"
 JOBS = REFERENCE.parent / "openpai"
 CLASSES = {-1: "oppo", 10: "test", 100: "prod"}
+# Gangs of more GPUs than their virtual cluster owns. They wait for ever in HiveD, as the unit tests
+# of these demos have it; here submitting them is refused, with the numbers.
+NEVER_START = {("gang", "itc-gang")}
 SHARE = {"cpu": 4, "memoryMB": 8192}  # of one GPU, as the demos' skuTypes say
 FOREVER = ["mock run_for=forever"]
 
@@ -45,7 +48,10 @@ class Demo:
     was: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # tasks seen earlier
 
     def play(self, step: Mapping[str, Any]) -> None:
-        if step["op"] == "submit":
+        if step["op"] == "submit" and (self.name, step["job"]) in NEVER_START:
+            answer = self.api.post("/jobs", json=self.named(job_file(step)))
+            assert (answer.status_code, answer.json()["code"]) == (400, "exceeds_quota")
+        elif step["op"] == "submit":
             self.ids[step["job"]] = submit(self.api, self.named(job_file(step)))
         elif step["op"] == "restart_with_config":
             self.configure(step["config"])
@@ -93,6 +99,11 @@ class Demo:
         found = until(look)
         assert not any(t["state"] == "RUNNING" for t in tasks(self.api, self.ids[name]))
         return found
+
+    def has_none_of(self, name: str) -> None:
+        named = {"q": f"{name}-{self.name}"}
+        found = self.api.get("/jobs", params=named).raise_for_status().json()["results"]
+        assert [one["name"] for one in found if one["name"] == named["q"]] == []
 
     def was_preempted(self, name: str) -> None:
         """Its owner was notified, its place in the queue kept, its retries are all left."""
@@ -258,8 +269,8 @@ EXPECTED: dict[str, list[Check]] = {
     "vc_safety": [_both_on_one_node],
     "sku_type_specified": [lambda demo: _four_of_six(demo, "itc-k80-type")],
     "gang": [
-        lambda demo: demo.waits("itc-gang"),
-        lambda demo: (demo.runs("itc-gang4", 4), demo.waits("itc-gang")),
+        lambda demo: demo.has_none_of("itc-gang"),
+        lambda demo: (demo.runs("itc-gang4", 4), demo.has_none_of("itc-gang")),
     ],
     "incremental": [lambda demo: _four_of_six(demo, "itc-elastic")],
     "intra_vc_immediate_preemption": [
