@@ -1,10 +1,12 @@
 import type { ReactNode } from "react";
 import { ErrorState } from "./EmptyState";
 import { SkeletonRows } from "./Skeleton";
+import { StaleNote } from "./StaleNote";
 
 /** What is used here of the result of `useQuery`. */
 interface Query<T> {
   data: T | undefined;
+  dataUpdatedAt: number;
   isPending: boolean;
   error: unknown;
   refetch: () => unknown;
@@ -21,10 +23,17 @@ interface Props<T> {
 }
 
 /** Draws what was read; before that a skeleton, and after a failure the error with a way to try
- * again. Data that was read before stays when a later read fails. */
+ * again. Data that was read before stays when a later read fails, below a note that says so. */
 export function QueryState<T>({ query, what, rows, height, children }: Props<T>) {
   const { data, isPending, error, refetch } = query;
-  if (data !== undefined) return <>{children(data)}</>;
+  if (data !== undefined) {
+    return (
+      <>
+        <StaleNote query={query} what={what} />
+        {children(data)}
+      </>
+    );
+  }
   if (isPending) return <SkeletonRows rows={rows} height={height} />;
   return <ErrorState error={error} what={what} retry={() => void refetch()} />;
 }

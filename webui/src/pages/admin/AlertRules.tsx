@@ -12,6 +12,7 @@ import { ACTIONS, AlertRuleForm, KINDS } from "./AlertRuleForm";
 import css from "./HealthPage.module.css";
 
 type Rule = components["schemas"]["AlertRule"];
+type Alert = components["schemas"]["PlatformAlert"];
 
 /** The rules by which administrators are alerted, and the alerts. */
 export function AlertRules() {
@@ -124,37 +125,45 @@ function RuleRow({ rule }: { rule: Rule }) {
 
 /** The alerts that rules have raised, the newest first. */
 function Raised() {
-  const { data } = useQuery({ ...alerts, refetchInterval: 60_000 });
-  if (!data || data.length === 0) return null;
+  const query = useQuery({ ...alerts, refetchInterval: 60_000 });
+  if (!query.data?.length && !query.isError) return null;
   return (
     <>
       <h3 className={css.subtitle}>Alerts</h3>
-      <div className={css.scroll} tabIndex={0} role="group" aria-label="Alerts">
-        <table className={css.table}>
-          <thead>
-            <tr>
-              <th scope="col">Since</th>
-              <th scope="col">State</th>
-              <th scope="col">Rule</th>
-              <th scope="col">What</th>
-            </tr>
-          </thead>
-          <tbody>
-            {data.map((one) => (
-              <tr key={one.id}>
-                <td>
-                  <RelativeTime at={one.since} />
-                </td>
-                <td>{one.ended_at ? "over" : one.fired_at ? "fired" : "not fired yet"}</td>
-                <td>{one.rule}</td>
-                <td className={css.wrap}>
-                  {one.message} {one.acted}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <QueryState query={query} what="list of alerts" rows={3}>
+        {(data) => <AlertRows alerts={data} />}
+      </QueryState>
     </>
+  );
+}
+
+function AlertRows({ alerts }: { alerts: Alert[] }) {
+  return (
+    <div className={css.scroll} tabIndex={0} role="group" aria-label="Alerts">
+      <table className={css.table}>
+        <thead>
+          <tr>
+            <th scope="col">Since</th>
+            <th scope="col">State</th>
+            <th scope="col">Rule</th>
+            <th scope="col">What</th>
+          </tr>
+        </thead>
+        <tbody>
+          {alerts.map((one) => (
+            <tr key={one.id}>
+              <td>
+                <RelativeTime at={one.since} />
+              </td>
+              <td>{one.ended_at ? "over" : one.fired_at ? "fired" : "not fired yet"}</td>
+              <td>{one.rule}</td>
+              <td className={css.wrap}>
+                {one.message} {one.acted}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   );
 }

@@ -4,6 +4,7 @@ import { doctor } from "@/api/operations";
 import type { components } from "@/api/schema";
 import { ErrorState } from "@/ui/EmptyState";
 import { Icon } from "@/ui/Icon";
+import { StaleNote } from "@/ui/StaleNote";
 import css from "./HealthPage.module.css";
 
 type Examined = components["schemas"]["Examined"];
@@ -12,7 +13,8 @@ const WORDS = { error: "Error", warning: "Warning", note: "Note", ok: "Fine" };
 
 /** Checks everything that the platform stands on, when asked to, and says what to do. */
 export function DoctorReport() {
-  const { data, error, isFetching, refetch } = useQuery(doctor);
+  const query = useQuery(doctor);
+  const { data, error, isFetching, refetch } = query;
   return (
     <section aria-labelledby="doctor" className={css.part}>
       <div className={css.titled}>
@@ -28,6 +30,7 @@ export function DoctorReport() {
       {error && !data ? (
         <ErrorState error={error} what="report of the doctor" retry={() => void refetch()} />
       ) : null}
+      <StaleNote query={query} what="report of the doctor" />
       {data ? (
         <ul className={css.findings} aria-label="Findings">
           {data.checks.flatMap((check) => check.findings.map((one) => finding(check, one)))}

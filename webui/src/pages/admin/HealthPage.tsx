@@ -4,11 +4,11 @@ import type { components } from "@/api/schema";
 import { me } from "@/api/session";
 import { formatBytes } from "@/format/numbers";
 import { useLiveQueries, usePoll } from "@/live/live";
-import { EmptyState, ErrorState } from "@/ui/EmptyState";
+import { EmptyState } from "@/ui/EmptyState";
 import { Icon } from "@/ui/Icon";
 import { LinkButton } from "@/ui/LinkButton";
 import { PageHeader } from "@/ui/PageHeader";
-import { SkeletonRows } from "@/ui/Skeleton";
+import { QueryState } from "@/ui/QueryState";
 import { RelativeTime } from "@/ui/Time";
 import { AlertRules } from "./AlertRules";
 import { DoctorReport } from "./DoctorReport";
@@ -31,48 +31,48 @@ export function HealthPage() {
 }
 
 function Health() {
-  const { data, isPending, isError, error, refetch } = useQuery({
-    ...health,
-    refetchInterval: usePoll(15_000),
-  });
+  const query = useQuery({ ...health, refetchInterval: usePoll(15_000) });
   useLiveQueries("cluster", "", [health.queryKey], 10_000);
   return (
     <>
-      <PageHeader
-        title="Health"
-        note={data && data.log_bytes_waiting > 0 ? waitingLabel(data.log_bytes_waiting) : null}
-      />
-      {isPending ? <SkeletonRows rows={4} height={64} /> : null}
-      {isError && !data ? (
-        <ErrorState error={error} what="health" retry={() => void refetch()} />
-      ) : null}
-      {data ? <Parts alerts={data.alerts} /> : null}
-      {data && data.alerts.length > 0 ? (
-        <ul className={css.alerts} aria-label="Problems">
-          {data.alerts.map((alert) => (
-            <li key={alert.code} className={css.alert} data-severity={alert.severity}>
-              <Icon name="warning" size={18} />
-              <div className={css.about}>
-                <p>
-                  <b>{alert.severity === "critical" ? "Critical" : "Warning"}</b>{" "}
-                  {alert.since ? (
-                    <span className="dim">
-                      since <RelativeTime at={alert.since} />
-                    </span>
-                  ) : null}
-                </p>
-                <p>{alert.message}</p>
-              </div>
-              <AlertAction alert={alert} />
-            </li>
-          ))}
-        </ul>
-      ) : null}
+      <PageHeader title="Health" note={waitingLabel(query.data?.log_bytes_waiting ?? 0)} />
+      <QueryState query={query} what="health" rows={4} height={64}>
+        {({ alerts }) => (
+          <>
+            <Parts alerts={alerts} stale={query.isError} />
+            {alerts.length > 0 ? <Problems alerts={alerts} /> : null}
+          </>
+        )}
+      </QueryState>
       <PlatformState />
       <AlertRules />
       <DoctorReport />
       <Predictions />
     </>
+  );
+}
+
+function Problems({ alerts }: { alerts: Alert[] }) {
+  return (
+    <ul className={css.alerts} aria-label="Problems">
+      {alerts.map((alert) => (
+        <li key={alert.code} className={css.alert} data-severity={alert.severity}>
+          <Icon name="warning" size={18} />
+          <div className={css.about}>
+            <p>
+              <b>{alert.severity === "critical" ? "Critical" : "Warning"}</b>{" "}
+              {alert.since ? (
+                <span className="dim">
+                  since <RelativeTime at={alert.since} />
+                </span>
+              ) : null}
+            </p>
+            <p>{alert.message}</p>
+          </div>
+          <AlertAction alert={alert} />
+        </li>
+      ))}
+    </ul>
   );
 }
 
@@ -91,11 +91,11 @@ const PARTS: { name: string; does: string; codes: string[] }[] = [
   { name: "Nodes", does: "are back after a planned stop", codes: ["nodes_awaited"] },
 ];
 
-/** Each part of the platform with its worst state. */
-function Parts({ alerts }: { alerts: Alert[] }) {
+/** Each part of the platform with its worst state. That there are no problems is said of now only. */
+function Parts({ alerts, stale }: { alerts: Alert[]; stale: boolean }) {
   return (
     <section aria-labelledby="parts" className={css.parts}>
-      <h2 id="parts">{alerts.length === 0 ? "No problems" : "Parts"}</h2>
+      <h2 id="parts">{alerts.length === 0 && !stale ? "No problems" : "Parts"}</h2>
       <ul>
         {PARTS.map(({ name, does, codes }) => {
           const found = alerts.filter(({ code }) => codes.includes(code));
@@ -131,12 +131,23 @@ const SOURCES: Record<string, string> = {
 
 /** How well the durations of jobs were predicted: an interval has to hold in 80 % of the cases. */
 function Predictions() {
-  const { data } = useQuery(predictions);
-  if (!data || (data.sources.length === 0 && data.starts.jobs === 0)) return null;
-  const all = data.sources.reduce((sum, { jobs }) => sum + jobs, 0);
+  const query = useQuery(predictions);
+  const found = query.data && (query.data.sources.length > 0 || query.data.starts.jobs > 0);
+  if (!found && !query.isError) return null;
   return (
     <section aria-labelledby="predictions" className={css.part}>
       <h2 id="predictions">Predicted durations and starts</h2>
+      <QueryState query={query} what="accuracy of the predictions" rows={3}>
+        {(data) => <Accuracy data={data} />}
+      </QueryState>
+    </section>
+  );
+}
+
+function Accuracy({ data }: { data: components["schemas"]["PredictionScores"] }) {
+  const all = data.sources.reduce((sum, { jobs }) => sum + jobs, 0);
+  return (
+    <>
       <p className="dim">
         Jobs that succeeded in the last {data.days} days. An interval is made to hold the duration
         in {percent(data.promised_coverage)} of the cases.
@@ -176,7 +187,7 @@ function Predictions() {
           start, {percent(data.starts.coverage)} started within it.
         </p>
       ) : null}
-    </section>
+    </>
   );
 }
 
@@ -192,6 +203,6 @@ function AlertAction({ alert }: { alert: Alert }) {
   );
 }
 
-function waitingLabel(bytes: number): string {
-  return `Nodes hold back ${formatBytes(bytes)} of output`;
+function waitingLabel(bytes: number): string | null {
+  return bytes > 0 ? `Nodes hold back ${formatBytes(bytes)} of output` : null;
 }

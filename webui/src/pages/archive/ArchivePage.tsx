@@ -13,6 +13,7 @@ import { StateBadge } from "@/ui/StateBadge";
 import { RelativeTime } from "@/ui/Time";
 import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
+import { StaleNote } from "@/ui/StaleNote";
 import css from "./archive.module.css";
 
 /** Jobs that finished long ago and were moved to the archive. */
@@ -44,6 +45,7 @@ export function ArchivePage() {
       {page.isError && !page.data ? (
         <ErrorState error={page.error} what="archive" retry={() => void page.refetch()} />
       ) : null}
+      <StaleNote query={page} what="archive" />
       {page.data && rows.length === 0 ? (
         <EmptyState title={q ? "No archived job matches" : "Nothing is archived"}>
           Finished jobs come here some time after their end, if administrators archive them.

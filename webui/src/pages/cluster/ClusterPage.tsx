@@ -12,6 +12,7 @@ import { ExportButton } from "@/ui/ExportButton";
 import { PageHeader } from "@/ui/PageHeader";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { UsageBar } from "@/ui/UsageBar";
+import { StaleNote } from "@/ui/StaleNote";
 import { AddNodeDialog } from "./AddNodeDialog";
 import { ClusterToolbar } from "./ClusterToolbar";
 import { NodeDrawer } from "./NodeDrawer";
@@ -44,6 +45,7 @@ export function ClusterPage() {
       {list.isError && !list.data ? (
         <ErrorState error={list.error} what="list of nodes" retry={() => void list.refetch()} />
       ) : null}
+      <StaleNote query={list} what="list of nodes" />
       {all?.length === 0 ? <NoNodes admin={user?.is_admin ?? false} /> : null}
       {all && all.length > 0 ? <Nodes all={all} /> : null}
     </>

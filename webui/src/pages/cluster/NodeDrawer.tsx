@@ -14,6 +14,7 @@ import { SkeletonRows } from "@/ui/Skeleton";
 import { RelativeTime } from "@/ui/Time";
 import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
+import { StaleNote } from "@/ui/StaleNote";
 import { NodeActions } from "./NodeActions";
 import { NodeLabels } from "./NodeLabels";
 import { NodeChecks, NodeMaintenance } from "./NodeMaintenance";
@@ -38,6 +39,7 @@ export function NodeDrawer({ name, onClose }: { name: string | null; onClose: ()
       ) : null}
       {name && node ? (
         <div className={css.about}>
+          <StaleNote query={query} what="node" />
           {node.cordoned && node.cordon_reason ? (
             <p className={css.cordoned} role="status">
               {node.draining ? "Draining" : "Cordoned"}: {node.cordon_reason}

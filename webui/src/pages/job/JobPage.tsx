@@ -12,6 +12,7 @@ import { lazyPart } from "@/ui/lazyParts";
 import { LinkButton } from "@/ui/LinkButton";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { TabCount, tabProps, Tabs } from "@/ui/Tabs";
+import { StaleNote } from "@/ui/StaleNote";
 import { AttemptsTab } from "./attempts/AttemptsTab";
 import { EventsTab } from "./EventsTab";
 import { JobHeader } from "./JobHeader";
@@ -58,6 +59,7 @@ export function JobPage() {
   return (
     <>
       <JobHeader job={job.data} tab={tab} />
+      <StaleNote query={job} what="job" />
       <JobTabs job={job.data} tab={tab} />
       <section className={css.tab} aria-label={tab}>
         <ErrorBoundary what="This tab" resetKey={`${job.data.id} ${search.tab}`}>

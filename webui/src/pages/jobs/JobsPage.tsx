@@ -13,6 +13,7 @@ import { LinkButton } from "@/ui/LinkButton";
 import { PageHeader } from "@/ui/PageHeader";
 import { Pagination } from "@/ui/Pagination";
 import { SkeletonRows } from "@/ui/Skeleton";
+import { StaleNote } from "@/ui/StaleNote";
 import { BulkActions } from "./BulkActions";
 import { JobFilters } from "./JobFilters";
 import { JobsTable } from "./JobsTable";
@@ -51,6 +52,7 @@ export function JobsPage() {
       {page.isError && !page.data ? (
         <ErrorState error={page.error} what="list of jobs" retry={() => void page.refetch()} />
       ) : null}
+      <StaleNote query={page} what="list of jobs" />
       {page.data?.results.length === 0 ? <NoJobs filtered={isFiltered(search)} /> : null}
       {page.data && page.data.results.length > 0 ? (
         <div className={css.list} data-stale={page.isPlaceholderData || undefined}>

@@ -11,6 +11,7 @@ import { SkeletonRows } from "@/ui/Skeleton";
 import { stateLabel } from "@/ui/StateBadge";
 import { StateIcon } from "@/ui/StateIcon";
 import { DataTable } from "@/ui/table/DataTable";
+import { StaleNote } from "@/ui/StaleNote";
 import { isPulling } from "../labels";
 import { TaskDrawer } from "./TaskDrawer";
 import { chosen, NO_FILTER, type TaskFilter } from "./filter";
@@ -39,6 +40,7 @@ export function TasksTab({ job }: { job: Job }) {
     return <ErrorState error={list.error} what="tasks" retry={() => void list.refetch()} />;
   return (
     <>
+      <StaleNote query={list} what="tasks" />
       {job.tasks > 1 ? (
         <TaskFilters job={job} tasks={list.data} filter={filter} onChange={setFilter} />
       ) : null}

@@ -7,6 +7,7 @@ import { pluralize } from "@/format/numbers";
 import { useLiveQueries, usePoll } from "@/live/live";
 import { EmptyState, ErrorState } from "@/ui/EmptyState";
 import { SkeletonRows } from "@/ui/Skeleton";
+import { StaleNote } from "@/ui/StaleNote";
 import { ChainCells } from "./ChainCells";
 import { CellLegend } from "./CellLegend";
 import css from "./CellsTab.module.css";
@@ -35,6 +36,7 @@ export function CellsTab({ name, admin, over }: Props) {
   if (chains.length === 0) return <NoCells admin={admin} borrowed={borrowed_in} />;
   return (
     <div className={css.page}>
+      <StaleNote query={own} what="cells" />
       <div className={css.tools}>
         <SegmentedControl
           aria-label="Cells as"

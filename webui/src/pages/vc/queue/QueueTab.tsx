@@ -10,6 +10,7 @@ import { LinkButton } from "@/ui/LinkButton";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { RowsExport } from "@/ui/table/TableExport";
 import { type Column, type SortValue } from "@/ui/table/columns";
+import { StaleNote } from "@/ui/StaleNote";
 import { QueuedJobName } from "./QueuedJobName";
 import { Timeline } from "./Timeline";
 import { TimelineLegend } from "./TimelineLegend";
@@ -38,6 +39,7 @@ export function QueueTab({ name }: { name: string }) {
   if (bars.length === 0) return <Idle />;
   return (
     <div className={css.page}>
+      <StaleNote query={queue} what="queue" />
       <section aria-label="Timeline">
         <header className={css.head}>
           <h2>Timeline</h2>

@@ -1,0 +1,38 @@
+import { Button } from "@mantine/core";
+import { useConnection } from "@/api/connection";
+import { errorMessage, isApiError } from "@/api/errors";
+import { formatClock } from "@/format/time";
+import { Icon } from "./Icon";
+import css from "./StaleNote.module.css";
+
+interface Props {
+  /** What is used here of the result of `useQuery`. */
+  query: {
+    data: unknown;
+    /** Of `data`, in ms since the epoch. */
+    dataUpdatedAt: number;
+    error: unknown;
+    refetch: () => unknown;
+  };
+  what: string;
+}
+
+/** Says above data that were read before that the latest read failed, why, and how old they are.
+ * Not where the page says so itself: without a connection, and when the session has ended. */
+export function StaleNote({ query, what }: Props) {
+  const { lost } = useConnection();
+  const { data, dataUpdatedAt, error, refetch } = query;
+  if (!error || data === undefined || lost || isApiError(error, 401)) return null;
+  return (
+    <div className={css.note} role="alert">
+      <Icon name="warning" size={16} />
+      <p>
+        The {what} could not be read again: {errorMessage(error)} What you see is from{" "}
+        {formatClock(dataUpdatedAt)}.
+      </p>
+      <Button size="xs" variant="default" onClick={() => void refetch()}>
+        Try again
+      </Button>
+    </div>
+  );
+}
