@@ -111,6 +111,10 @@ class VirtualClusterChange(Body):
 
 class QuotasBody(Body):
     quotas = QuotasField()
+    before = QuotasField(
+        required=False,
+        help_text="The quotas that you read: refused with `quotas_stale` if they are others now.",
+    )
 
 
 class VirtualClustersView(APIView):
@@ -179,8 +183,9 @@ class QuotasView(APIView):
     def put(self, request: Request, name: str) -> Response:
         """Replaces all quotas. Lowering one below its use stops nothing."""
         vc = queries.find(request.user, name)
+        body = validated(QuotasBody, request)
         services.set_quotas(
-            current_user.admin(request), vc, validated(QuotasBody, request)["quotas"]
+            current_user.admin(request), vc, body["quotas"], read=body.get("before")
         )
         return _one(request, name)
 

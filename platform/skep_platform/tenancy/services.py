@@ -100,17 +100,27 @@ def delete(user: User, vc: VirtualCluster) -> None:
 
 
 @transaction.atomic
-def set_quotas(user: User, vc: VirtualCluster, quotas: Mapping[str, int]) -> None:
+def set_quotas(
+    user: User,
+    vc: VirtualCluster,
+    quotas: Mapping[str, int],
+    *,
+    read: Mapping[str, int] | None = None,
+) -> None:
     """Replace all quotas of a virtual cluster; 0 takes a model away. Less than is in use is
     allowed and stops nothing: the next jobs wait. A model that no node has yet may be given
     freely; else the sum over all virtual clusters may not be raised above what the cluster holds.
 
-    Raises SkepError `quota_invalid`, `quota_exceeds_cluster` and `cells_do_not_fit`."""
+    Raises SkepError `quota_invalid`, `quota_exceeds_cluster` and `cells_do_not_fit`, and Conflict
+    `quotas_stale` if the quotas are no longer those that were `read`."""
     _check_quotas(quotas)
     claims.lock()
     owned = claims.read()
     before = dict(vc.quotas.values_list("gpu_model", "gpus"))
-    after = {gpu_model(model): gpus for model, gpus in sorted(quotas.items()) if gpus}
+    if read is not None and _normalized(read) != before:
+        message = "Someone else has changed the quotas meanwhile; look at them and try again."
+        raise Conflict(message, code="quotas_stale", quotas=before)
+    after = _normalized(quotas)
     _check_capacity(vc, before, after)
     vc.quotas.exclude(gpu_model__in=after).delete()
     Quota.objects.bulk_create(
@@ -131,6 +141,10 @@ def set_quotas(user: User, vc: VirtualCluster, quotas: Mapping[str, int]) -> Non
         ports.claims_changed.call()
         notifications.notify_scheduler()
         notifications.notify_topic("cluster")
+
+
+def _normalized(quotas: Mapping[str, int]) -> dict[str, int]:
+    return {gpu_model(model): gpus for model, gpus in sorted(quotas.items()) if gpus}
 
 
 def _locked(vc: VirtualCluster) -> VirtualCluster:

@@ -144,6 +144,17 @@ def test_quotas_may_not_exceed_what_the_cluster_holds(admin):
     assert quotas(admin, "b", A100=2).status_code == 200
 
 
+def test_quotas_that_were_changed_since_they_were_read_are_not_overwritten(admin):
+    make_vc("a", quotas={"A100": 4})
+    stale = {"quotas": {"A100": 4, "T4": 2}, "before": {"A100": 2, "T4": 0}}
+    answer = admin.put("/virtual-clusters/a/quotas", stale)
+    assert refusal(answer) == (409, "quotas_stale")
+    assert answer.json()["details"] == {"quotas": {"A100": 4}}
+    assert Quota.objects.get(vc__name="a").gpus == 4
+    fresh = {"quotas": {"A100": 4, "T4": 2}, "before": {"A100": 4, "T4": 0}}
+    assert admin.put("/virtual-clusters/a/quotas", fresh).json()["quotas"] == {"A100": 4, "T4": 2}
+
+
 def test_model_that_no_node_has_yet_may_be_reserved(admin):
     make_vc("a")
     assert quotas(admin, "a", B300=64).status_code == 200

@@ -115,12 +115,17 @@ export function deleteVirtualCluster(name: string) {
   return unwrap(client.DELETE("/api/v1/virtual-clusters/{name}", { params: { path: { name } } }));
 }
 
-/** Replaces all quotas of a virtual cluster at once; a model left out is owned no more. */
-export function setQuotas(name: string, quotas: Record<string, number>) {
+/** Replaces all quotas of a virtual cluster at once; a model left out is owned no more. Refused with
+ * `quotas_stale` when they are others than `before` now. */
+export function setQuotas(
+  name: string,
+  quotas: Record<string, number>,
+  before: Record<string, number>,
+) {
   return unwrap(
     client.PUT("/api/v1/virtual-clusters/{name}/quotas", {
       params: { path: { name } },
-      body: { quotas },
+      body: { quotas, before },
     }),
   );
 }

@@ -27,9 +27,9 @@ export function NewAppForm({ onClose }: { onClose: () => void }) {
     type: "jupyterlab" as NewAppBody["type"],
     image: "",
     vc: "",
-    gpus: 0,
-    cpus: 2,
-    memory: 4096,
+    gpus: 0 as number | string,
+    cpus: 2 as number | string,
+    memory: 4096 as number | string,
     storages: [] as string[],
   });
   const change = (part: Partial<typeof draft>) => setDraft((old) => ({ ...old, ...part }));
@@ -40,9 +40,9 @@ export function NewAppForm({ onClose }: { onClose: () => void }) {
         type: draft.type,
         image: catalogue?.find((each) => each.name === draft.image)?.reference ?? draft.image,
         virtual_cluster: vc,
-        gpus: draft.gpus,
-        cpus: draft.cpus,
-        memory_mb: draft.memory,
+        gpus: Number(draft.gpus),
+        cpus: Number(draft.cpus),
+        memory_mb: Number(draft.memory),
         storages: draft.storages,
       }),
     onSuccess: async (made) => {
@@ -51,7 +51,6 @@ export function NewAppForm({ onClose }: { onClose: () => void }) {
       onClose();
     },
   });
-  const number = (value: string | number) => Number(value) || 0;
   return (
     <FormDialog open title="New notebook" verb="Start" mutation={creation} onClose={onClose}>
       <Select
@@ -81,20 +80,26 @@ export function NewAppForm({ onClose }: { onClose: () => void }) {
           label="GPUs"
           min={0}
           value={draft.gpus}
-          onChange={(value) => change({ gpus: number(value) })}
+          onChange={(value) => change({ gpus: value })}
+          required
+          withAsterisk={false}
         />
         <NumberInput
           label="CPU cores"
           min={1}
           value={draft.cpus}
-          onChange={(value) => change({ cpus: number(value) })}
+          onChange={(value) => change({ cpus: value })}
+          required
+          withAsterisk={false}
         />
         <NumberInput
           label="Memory in MiB"
           min={64}
           step={1024}
           value={draft.memory}
-          onChange={(value) => change({ memory: number(value) })}
+          onChange={(value) => change({ memory: value })}
+          required
+          withAsterisk={false}
         />
       </div>
       {mounts?.length ? (

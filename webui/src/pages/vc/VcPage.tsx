@@ -96,7 +96,7 @@ function Content({ vc, admin, search }: ContentProps) {
     case "audit":
       return <AuditTab name={vc.name} />;
     case "settings":
-      return <SettingsTab vc={vc} admin={admin} />;
+      return <SettingsTab key={vc.name} vc={vc} admin={admin} />;
     default:
       return <CellsTab name={vc.name} admin={admin} over={search.over} />;
   }

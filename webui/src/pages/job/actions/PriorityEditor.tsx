@@ -52,7 +52,7 @@ interface Props {
 }
 
 function PriorityPopover({ job, children }: Props) {
-  const [draft, setDraft] = useState<number | null>(null);
+  const [draft, setDraft] = useState<number | string | null>(null);
   const change = useJobChange(
     (priority: number) => setPriority(job.id, priority),
     ({ name, priority }) => `${name} has priority ${priority}`,
@@ -60,7 +60,7 @@ function PriorityPopover({ job, children }: Props) {
 
   function submit(event: FormEvent) {
     event.preventDefault();
-    if (draft !== null) change.mutate(draft, { onSuccess: () => setDraft(null) });
+    if (draft !== null) change.mutate(Number(draft), { onSuccess: () => setDraft(null) });
   }
   return (
     <Popover opened={draft !== null} onChange={(open) => !open && setDraft(null)} trapFocus>
@@ -76,7 +76,9 @@ function PriorityPopover({ job, children }: Props) {
             max={1000}
             allowDecimal={false}
             value={draft ?? job.priority}
-            onChange={(value) => setDraft(Number(value) || 0)}
+            onChange={setDraft}
+            required
+            withAsterisk={false}
           />
           <Button type="submit" loading={change.isPending}>
             Set

@@ -21,7 +21,7 @@ export function RunAgainButtons({ job }: { job: Job }) {
 
 function MoreMemory({ job, more }: { job: Job; more: NonNullable<Job["more_memory"]> }) {
   const [open, setOpen] = useState(false);
-  const [memory, setMemory] = useState(more.suggested_mb);
+  const [memory, setMemory] = useState<number | string>(more.suggested_mb);
   const submission = useRunAgain(job);
   return (
     <>
@@ -32,7 +32,7 @@ function MoreMemory({ job, more }: { job: Job; more: NonNullable<Job["more_memor
         open={open}
         title={`Run ${job.name} again with more memory`}
         verb="Run again"
-        mutation={{ ...submission, mutate: () => submission.mutate({ memory_mb: memory }) }}
+        mutation={{ ...submission, mutate: () => submission.mutate({ memory_mb: Number(memory) }) }}
         onClose={() => setOpen(false)}
       >
         <NumberInput
@@ -41,7 +41,9 @@ function MoreMemory({ job, more }: { job: Job; more: NonNullable<Job["more_memor
           min={1}
           allowDecimal={false}
           value={memory}
-          onChange={(value) => setMemory(Number(value) || more.suggested_mb)}
+          onChange={setMemory}
+          required
+          withAsterisk={false}
           data-autofocus
         />
         <p className="dim">

@@ -1,7 +1,9 @@
-import { screen } from "@testing-library/react";
+import { screen, waitFor } from "@testing-library/react";
+import { useQuery } from "@tanstack/react-query";
 import userEvent from "@testing-library/user-event";
 import { expect, test } from "vitest";
 import type { VirtualCluster } from "@/api/types";
+import { virtualCluster } from "@/api/virtualClusters";
 import { renderPage } from "@/test/render";
 import { refusal, serve } from "@/test/server";
 import { QuotaForm } from "./QuotaForm";
@@ -45,7 +47,7 @@ test("all quotas are saved together", async () => {
   });
   await change("12");
   const put = requests.find((request) => request.method === "PUT");
-  expect(await put?.json()).toEqual({ quotas: { A100: 12 } });
+  expect(await put?.json()).toEqual({ quotas: { A100: 12 }, before: { A100: 8 } });
 });
 
 test("a refusal shows the server's sentence, and the draft stays", async () => {
@@ -66,4 +68,57 @@ test("nothing to save, nothing to press", async () => {
   serve(read);
   renderPage(<QuotaForm vc={vc} />);
   expect(await screen.findByRole("button", { name: "Save quotas" })).toBeDisabled();
+});
+
+/** The form as its page draws it: of what was read last. */
+function Page() {
+  const { data } = useQuery(virtualCluster("vision"));
+  return data ? <QuotaForm vc={data} /> : null;
+}
+
+test("what another administrator saved meanwhile is shown, and not overwritten", async () => {
+  document.cookie = "skep_csrf=x";
+  let saved: VirtualCluster = { ...vc, quotas: { A100: 8, T4: 2 } };
+  const requests = serve({
+    ...read,
+    "GET /virtual-clusters/vision": () => saved,
+    "PUT /virtual-clusters/vision/quotas": async (request: Request) => {
+      const { quotas, before } = (await request.json()) as Record<string, Record<string, number>>;
+      if (before?.["T4"] !== saved.quotas["T4"])
+        return refusal(409, "quotas_stale", "Someone else has changed the quotas meanwhile.");
+      saved = { ...saved, quotas: quotas ?? {} };
+      return saved;
+    },
+  });
+  renderPage(<Page />);
+  const field = await screen.findByRole("textbox", { name: "A100" });
+  await userEvent.clear(field);
+  await userEvent.type(field, "12");
+  saved = { ...saved, quotas: { A100: 8, T4: 4 } };
+  await userEvent.click(screen.getByRole("button", { name: "Save quotas" }));
+  const notice = await screen.findByText(/Now saved: T4 4 \(2 before\)\./);
+  expect(notice).toBeVisible();
+  expect(screen.getByRole("button", { name: "Save quotas" })).toBeDisabled();
+
+  await userEvent.click(screen.getByRole("button", { name: /keep my changes/ }));
+  expect(screen.getByRole("textbox", { name: "T4" })).toHaveValue("4");
+  expect(field).toHaveValue("12");
+  await userEvent.click(screen.getByRole("button", { name: "Save quotas" }));
+  await waitFor(() => expect(saved.quotas).toEqual({ A100: 12, T4: 4 }));
+  expect(requests.filter(({ method }) => method === "PUT")).toHaveLength(2);
+  await waitFor(() => expect(screen.queryByRole("alert")).toBeNull());
+});
+
+test("an emptied field is a mistake, and not 0", async () => {
+  const requests = serve(read);
+  renderPage(<QuotaForm vc={vc} />);
+  const field = await screen.findByRole("textbox", { name: "A100" });
+  await userEvent.clear(field);
+  expect(field).toBeInvalid();
+  expect(field).toHaveAccessibleDescription(expect.stringContaining("Enter a number"));
+  const save = screen.getByRole("button", { name: "Save quotas" });
+  expect(save).toBeDisabled();
+  await userEvent.type(field, "4");
+  expect(save).toBeEnabled();
+  expect(requests.filter(({ method }) => method === "PUT")).toHaveLength(0);
 });

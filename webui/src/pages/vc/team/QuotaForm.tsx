@@ -3,7 +3,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { cells } from "@/api/cells";
 import { cluster } from "@/api/cluster";
-import { errorMessage } from "@/api/errors";
+import { errorMessage, isApiError } from "@/api/errors";
 import type { Cells, VirtualCluster } from "@/api/types";
 import { setQuotas, vcCells, virtualClusters } from "@/api/virtualClusters";
 import { ownedGpusByModel } from "@/features/virtualClusters/ownedGpus";
@@ -12,27 +12,55 @@ import { Icon } from "@/ui/Icon";
 import { notifySuccess } from "@/ui/notify";
 import css from "./QuotaForm.module.css";
 
-/** GPUs per model, saved together: the server takes all of them or none. */
+type Quotas = Record<string, number>;
+/** "" where the field is empty. */
+type Draft = Record<string, number | "">;
+
+/** GPUs per model, saved together: the server takes all of them or none. What others save is taken
+ * up at once while nothing is changed here; else it is shown, and the own changes wait. */
 export function QuotaForm({ vc }: { vc: VirtualCluster }) {
   const queries = useQueryClient();
   const { data: summary } = useQuery(cluster);
   const { data: all } = useQuery(virtualClusters);
   const { data: shapes } = useQuery(cells);
-  const [draft, setDraft] = useState(vc.quotas);
+  const [base, setBase] = useState(vc.quotas);
+  const [draft, setDraft] = useState<Draft>(vc.quotas);
+  const [seen, setSeen] = useState(vc.quotas);
   const saving = useMutation({
-    mutationFn: () => setQuotas(vc.name, draft),
+    mutationFn: () => setQuotas(vc.name, draft as Quotas, base),
     onSuccess: (saved) => {
+      setBase(saved.quotas);
       setDraft(saved.quotas);
       notifySuccess(`${vc.name}: quotas saved`);
       const stale = [virtualClusters.queryKey, cells.queryKey, vcCells(vc.name).queryKey];
       return Promise.all(stale.map((queryKey) => queries.invalidateQueries({ queryKey })));
     },
+    onError: (error) => {
+      // What the other one saved is shown as soon as it is read.
+      if (isApiError(error, 409))
+        void queries.invalidateQueries({ queryKey: virtualClusters.queryKey });
+    },
   });
   const models = Object.keys(draft).sort();
   const others = Object.keys(summary?.gpus ?? {}).filter((model) => !(model in draft));
-  const changed = !sameQuotas(draft, vc.quotas);
+  const changed = !sameQuotas(draft, base);
+  const empty = Object.values(draft).includes("");
+  const newer = changed && !sameQuotas(seen, base);
+  if (!sameQuotas(seen, vc.quotas)) {
+    setSeen(vc.quotas);
+    if (!changed) adopt(vc.quotas);
+  }
 
-  function set(model: string, gpus: number) {
+  /** Applies the own changes to what is saved now. */
+  function adopt(fresh: Quotas) {
+    const merged = modelsOf(fresh, draft)
+      .map((model) => [model, (base[model] === draft[model] ? fresh : draft)[model]] as const)
+      .filter(([, gpus]) => gpus !== undefined);
+    setBase(fresh);
+    setDraft(Object.fromEntries(merged) as Draft);
+  }
+
+  function set(model: string, gpus: number | "") {
     saving.reset();
     setDraft({ ...draft, [model]: gpus });
   }
@@ -60,7 +88,8 @@ export function QuotaForm({ vc }: { vc: VirtualCluster }) {
               summary?.gpus[model]?.total,
             )}
             value={draft[model]}
-            onChange={(value) => set(model, Number(value) || 0)}
+            onChange={(value) => set(model, value === "" ? "" : Number(value))}
+            error={draft[model] === "" ? "Enter a number; 0 takes the model away." : null}
             min={0}
             max={100_000}
             allowDecimal={false}
@@ -88,17 +117,42 @@ export function QuotaForm({ vc }: { vc: VirtualCluster }) {
       {models.length === 0 && others.length === 0 ? (
         <p className="dim">The cluster has no GPUs to give.</p>
       ) : null}
-      {saving.error ? (
+      {newer ? (
+        <div className={css.newer} role="alert">
+          <p>
+            <b>Another administrator saved first.</b> Now saved: {difference(base, seen)}. Your
+            changes are not saved.
+          </p>
+          <Button
+            variant="default"
+            onClick={() => {
+              saving.reset();
+              adopt(seen);
+            }}
+          >
+            Take theirs up and keep my changes
+          </Button>
+        </div>
+      ) : null}
+      {saving.error && !newer ? (
         <p className={css.error} role="alert">
           {errorMessage(saving.error)}
         </p>
       ) : null}
       <div className={css.actions}>
-        <Button type="submit" disabled={!changed} loading={saving.isPending}>
+        <Button type="submit" disabled={!changed || empty || newer} loading={saving.isPending}>
           Save quotas
         </Button>
         {changed ? (
-          <Button variant="subtle" color="gray" onClick={() => setDraft(vc.quotas)}>
+          <Button
+            variant="subtle"
+            color="gray"
+            onClick={() => {
+              saving.reset();
+              setBase(seen);
+              setDraft(seen);
+            }}
+          >
             Undo
           </Button>
         ) : null}
@@ -122,7 +176,18 @@ function ownedByOthers(
     .reduce((sum, each) => sum + (ownedGpusByModel(each, shapes)[model] ?? 0), 0);
 }
 
-export function sameQuotas(a: Record<string, number>, b: Record<string, number>): boolean {
-  const names = new Set([...Object.keys(a), ...Object.keys(b)]);
-  return [...names].every((name) => a[name] === b[name]);
+function modelsOf(a: Draft, b: Draft): string[] {
+  return [...new Set([...Object.keys(a), ...Object.keys(b)])].sort();
+}
+
+function sameQuotas(a: Draft, b: Draft): boolean {
+  return modelsOf(a, b).every((model) => a[model] === b[model]);
+}
+
+/** "A100 12 (8 before)", of each model whose number is another. */
+function difference(before: Quotas, after: Quotas): string {
+  return modelsOf(before, after)
+    .filter((model) => before[model] !== after[model])
+    .map((model) => `${shortModel(model)} ${after[model] ?? 0} (${before[model] ?? 0} before)`)
+    .join(", ");
 }

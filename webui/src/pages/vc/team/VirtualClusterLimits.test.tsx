@@ -62,3 +62,18 @@ test("a VC admin sets a limit", async () => {
   const put = requests.find((request) => request.method === "PUT");
   expect(await put?.json()).toEqual({ value: 4 });
 });
+
+test("an emptied limit is not set to 0", async () => {
+  document.cookie = "skep_csrf=x";
+  const requests = serve({
+    [`GET ${path}`]: { limits: [gpusPerUser] },
+    [`PUT ${path}/gpus_per_user`]: { ...gpusPerUser, value: 0 },
+  });
+  renderPage(<VirtualClusterLimits name="vision" />);
+  await userEvent.click(await screen.findByRole("button", { name: "Change GPUs per user" }));
+  const field = screen.getByRole("textbox", { name: /Value/ });
+  await userEvent.clear(field);
+  await userEvent.click(screen.getByRole("button", { name: "Set" }));
+  expect(field).toBeInvalid();
+  expect(requests.filter((request) => request.method === "PUT")).toHaveLength(0);
+});

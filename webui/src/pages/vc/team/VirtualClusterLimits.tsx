@@ -143,6 +143,8 @@ function LimitDialog({ vc, limit, onClose }: { vc: string; limit: Limit; onClose
           label={`Value (${limit.unit})`}
           description={limitRange(limit)}
           data-autofocus
+          required
+          withAsterisk={false}
           min={limit.minimum}
           max={limit.maximum}
           allowDecimal={false}
