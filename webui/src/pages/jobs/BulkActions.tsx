@@ -16,17 +16,25 @@ import { LinkButton } from "@/ui/LinkButton";
 import { notifyError, notifySuccess } from "@/ui/notify";
 import css from "./JobsPage.module.css";
 
+const NONE: ReadonlySet<string> = new Set();
+
+interface Props {
+  jobs: JobSummary[];
+  /** Chooses other jobs: none when it is done, and those that were refused. */
+  onChoose: (ids: ReadonlySet<string>) => void;
+}
+
 /** What can be done with several jobs at a time. */
-export function BulkActions({ jobs, onClear }: { jobs: JobSummary[]; onClear: () => void }) {
+export function BulkActions({ jobs, onChoose }: Props) {
   const { data: user } = useQuery(me);
   const [tagging, setTagging] = useState(false);
   const tokens = useRepeatTokens();
   const stoppable = jobs.filter((job) => mayStop(job, user ?? null));
-  const stopping = useDone(useBulk(stopJobs), "stopped", onClear);
-  const cloning = useDone(
-    useMutationOfEach((job) => tokens.send(job.id, (token) => clone(job.id, token))),
+  const stopping = useChange(inOneRequest(stopJobs), "stopped", onChoose);
+  const cloning = useChange(
+    oneByOne((job) => tokens.send(job.id, (token) => clone(job.id, token))),
     "cloned",
-    onClear,
+    onChoose,
   );
   return (
     <div className={css.bulk} role="region" aria-label="Selected jobs">
@@ -69,11 +77,11 @@ export function BulkActions({ jobs, onClear }: { jobs: JobSummary[]; onClear: ()
           Compare
         </LinkButton>
       ) : null}
-      <Button variant="subtle" color="gray" className={css.clear} onClick={onClear}>
+      <Button variant="subtle" color="gray" className={css.clear} onClick={() => onChoose(NONE)}>
         Clear the selection
       </Button>
       {tagging ? (
-        <TagDialog jobs={jobs} onClose={() => setTagging(false)} onDone={onClear} />
+        <TagDialog jobs={jobs} onClose={() => setTagging(false)} onDone={() => onChoose(NONE)} />
       ) : null}
     </div>
   );
@@ -98,21 +106,23 @@ function TagDialog({ jobs, onClose, onDone }: TagDialogProps) {
   const [removed, setRemoved] = useState<string[]>([]);
   const added = text.split(/[,\s]+/).filter(Boolean);
   const known = [...new Set(jobs.flatMap((job) => job.tags))].sort();
-  const tagging = useBulk((ids) => tagJobs(ids, added, removed));
-  const tag = () =>
-    tagging.mutate(jobs, {
-      onSuccess: () => {
-        notifySuccess(`The tags of ${pluralize(jobs.length, "job")} changed`);
-        onClose();
-        onDone();
-      },
-    });
+  const settled = useRefresh();
+  const change = inOneRequest((ids) => tagJobs(ids, added, removed));
+  const tagging = useMutation({
+    mutationFn: async () => refuse(jobs, await change(jobs)),
+    onSuccess: () => {
+      notifySuccess(`The tags of ${pluralize(jobs.length, "job")} changed`);
+      onClose();
+      onDone();
+    },
+    onSettled: settled,
+  });
   return (
     <FormDialog
       open
       title={`Tags of ${pluralize(jobs.length, "job")}`}
       verb="Change"
-      mutation={{ ...tagging, mutate: tag }}
+      mutation={tagging}
       onClose={onClose}
     >
       <TextInput
@@ -137,37 +147,25 @@ function TagDialog({ jobs, onClose, onDone }: TagDialogProps) {
   );
 }
 
-/** Says that a change to several jobs is done, or why it was refused. */
-function useDone(mutation: BulkMutation, done: string, onDone: () => void) {
-  const mutate = (jobs: JobSummary[]) =>
-    mutation.mutate(jobs, {
-      onSuccess: () => {
-        notifySuccess(`${pluralize(jobs.length, "job")} ${done}`);
-        onDone();
-      },
-      onError: (error) => notifyError(error),
-    });
-  return { isPending: mutation.isPending, mutate };
+interface Refused {
+  id: string;
+  message: string;
 }
 
-type BulkMutation = ReturnType<typeof useMutation<void, Error, JobSummary[]>>;
+/** Changes jobs, and returns those that were refused. The others stay changed. */
+type Change = (jobs: JobSummary[]) => Promise<Refused[]>;
 
-/** One request for several jobs. Those that work stay done when another is refused. */
-function useBulk(act: (ids: string[]) => Promise<BulkResult[]>): BulkMutation {
-  return useChange(async (jobs) => {
+function inOneRequest(act: (ids: string[]) => Promise<BulkResult[]>): Change {
+  return async (jobs) => {
     const results = await act(jobs.map((job) => job.id));
-    refuse(
-      jobs,
-      results.filter((one) => !one.done).map(({ id, message }) => ({ id, message })),
-    );
-  });
+    return results.filter(({ done }) => !done);
+  };
 }
 
 const AT_A_TIME = 4;
 
-/** The same request for each of some jobs. */
-function useMutationOfEach(act: (job: JobSummary) => Promise<unknown>): BulkMutation {
-  return useChange(async (jobs) => {
+function oneByOne(act: (job: JobSummary) => Promise<unknown>): Change {
+  return async (jobs) => {
     const refused: Refused[] = [];
     for (let at = 0; at < jobs.length; at += AT_A_TIME) {
       const some = jobs.slice(at, at + AT_A_TIME);
@@ -178,31 +176,50 @@ function useMutationOfEach(act: (job: JobSummary) => Promise<unknown>): BulkMuta
           refused.push({ id: job.id, message: errorMessage(end.reason) });
       });
     }
-    refuse(jobs, refused);
-  });
+    return refused;
+  };
 }
 
-function useChange(change: (jobs: JobSummary[]) => Promise<void>): BulkMutation {
-  const queries = useQueryClient();
+/** Says that a change to several jobs is done, or of which it was refused and why: also when the
+ * jobs have left the list meanwhile. Those that were refused stay chosen, to be tried again. */
+function useChange(change: Change, done: string, onChoose: Props["onChoose"]) {
+  const settled = useRefresh();
   return useMutation({
     mutationFn: change,
-    onSettled: () => {
-      void queries.invalidateQueries({ queryKey: ["jobs"] });
-      void queries.invalidateQueries({ queryKey: ["job-count"] });
-      void queries.invalidateQueries({ queryKey: ["job"] });
+    onSuccess: (refused, jobs) => {
+      onChoose(new Set(refused.map(({ id }) => id)));
+      if (refused.length > 0) notifyError(refusal(jobs, refused));
+      else notifySuccess(`${pluralize(jobs.length, "job")} ${done}`);
     },
+    onError: (error) => notifyError(error),
+    onSettled: settled,
   });
 }
 
-interface Refused {
-  id: string;
-  message: string;
+function useRefresh() {
+  const queries = useQueryClient();
+  return () => {
+    for (const key of ["jobs", "job-count", "job"])
+      void queries.invalidateQueries({ queryKey: [key] });
+  };
 }
 
 function refuse(jobs: JobSummary[], refused: Refused[]): void {
-  const [first] = refused;
-  if (!first) return;
-  const name = jobs.find((job) => job.id === first.id)?.name ?? first.id;
-  const rest = jobs.length > 1 ? `${refused.length} of ${jobs.length} were refused. ` : "";
-  throw new Error(`${rest}${name}: ${first.message}`);
+  if (refused.length > 0) throw refusal(jobs, refused);
 }
+
+/** "2 of 3 were refused. two, three: It is not yours." */
+function refusal(jobs: JobSummary[], refused: Refused[]): Error {
+  const names = new Map(jobs.map(({ id, name }) => [id, name]));
+  const reasons = new Set(refused.map(({ message }) => message));
+  const parts = [...reasons].map((message) => {
+    const those = refused.filter((one) => one.message === message);
+    const some = those.slice(0, MOST_NAMES).map(({ id }) => names.get(id) ?? id);
+    const more = those.length > MOST_NAMES ? ` and ${those.length - MOST_NAMES} more` : "";
+    return `${some.join(", ")}${more}: ${message}`;
+  });
+  const summary = jobs.length > 1 ? [`${refused.length} of ${jobs.length} were refused.`] : [];
+  return new Error([...summary, ...parts].join(" "));
+}
+
+const MOST_NAMES = 10;

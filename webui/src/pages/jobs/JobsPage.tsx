@@ -60,7 +60,7 @@ export function JobsPage() {
         </div>
       ) : null}
       {selected.length > 0 ? (
-        <BulkActions jobs={selected} onClear={() => setChosen(NONE)} />
+        <BulkActions jobs={selected} onChoose={setChosen} />
       ) : page.data ? (
         <Pagination page={page.data} onGo={go} />
       ) : null}

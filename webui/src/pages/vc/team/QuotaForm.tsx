@@ -130,7 +130,7 @@ export function QuotaForm({ vc }: { vc: VirtualCluster }) {
               adopt(seen);
             }}
           >
-            Take theirs up and keep my changes
+            Reload and keep my changes
           </Button>
         </div>
       ) : null}
