@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import { useRouterState } from "@tanstack/react-router";
 import { useState } from "react";
 import { images } from "@/api/admin";
 import { virtualClusters } from "@/api/virtualClusters";
@@ -12,6 +13,7 @@ import { maskSecrets, withNextName } from "./jobFileText";
 import type { SubmitSearch } from "./searchParams";
 
 const STORAGE_KEY = "skep-draft";
+const ENTRY_KEY = "skep-draft-entry";
 
 interface Draft {
   /** null while the job or template to be copied is read. */
@@ -22,13 +24,18 @@ interface Draft {
   forget: () => void;
 }
 
-/** The job file being written: kept for this tab, so that a look elsewhere does not lose it. */
+/** The job file being written: kept for this tab, so that a look elsewhere does not lose it. A copy of
+ * a job or template begins anew, except after a reload and on the way back to it. */
 export function useDraft({ from, template: name, parameters }: SubmitSearch): Draft {
   const ground = useExampleSettings();
   const original = useQuery({ ...job(from ?? ""), enabled: from !== undefined });
   const published = useQuery({ ...template(name ?? ""), enabled: name !== undefined });
+  // Of the browser's history: another one is another copy.
+  const entry = useRouterState({ select: ({ location }) => location.state.__TSR_key });
   const [written, setWritten] = useState<string | null>(() =>
-    (from ?? name) ? null : sessionStorage.getItem(STORAGE_KEY),
+    !(from ?? name) || sessionStorage.getItem(ENTRY_KEY) === entry
+      ? sessionStorage.getItem(STORAGE_KEY)
+      : null,
   );
   const copied = original.data ? withNextName(withJsonLines(original.data.spec_text)) : null;
   const filled = published.data
@@ -42,6 +49,7 @@ export function useDraft({ from, template: name, parameters }: SubmitSearch): Dr
     write: (text) => {
       setWritten(text);
       storeDraft(maskSecrets(text));
+      sessionStorage.setItem(ENTRY_KEY, entry ?? "");
     },
     forget: () => sessionStorage.removeItem(STORAGE_KEY),
   };
