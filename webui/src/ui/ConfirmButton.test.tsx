@@ -1,8 +1,10 @@
-import { screen } from "@testing-library/react";
+import { MantineProvider } from "@mantine/core";
+import { fireEvent, render, screen } from "@testing-library/react";
+import { useState } from "react";
 import userEvent from "@testing-library/user-event";
 import { expect, test, vi } from "vitest";
 import { renderPage } from "@/test/render";
-import { ConfirmButton } from "./ConfirmButton";
+import { Confirm, ConfirmButton } from "./ConfirmButton";
 
 async function ask() {
   const onConfirm = vi.fn();
@@ -36,4 +38,29 @@ test("Escape is a no", async () => {
   await userEvent.keyboard("{Escape}");
   expect(screen.queryByRole("dialog")).toBeNull();
   expect(onConfirm).not.toHaveBeenCalled();
+});
+
+function Asking({ onConfirm }: { onConfirm: () => void }) {
+  const [open, setOpen] = useState(true);
+  const close = () => setOpen(false);
+  return (
+    <Confirm
+      open={open}
+      question="Stop train?"
+      explanation=""
+      verb="Stop it"
+      onConfirm={onConfirm}
+      onClose={close}
+    />
+  );
+}
+
+test("a double click does it once, also while the dialog fades away", async () => {
+  const onConfirm = vi.fn();
+  // Without env="test", which has no transitions.
+  render(<Asking onConfirm={onConfirm} />, { wrapper: MantineProvider });
+  const button = await screen.findByRole("button", { name: "Stop it" });
+  fireEvent.click(button);
+  fireEvent.click(button);
+  expect(onConfirm).toHaveBeenCalledOnce();
 });

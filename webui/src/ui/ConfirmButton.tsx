@@ -82,6 +82,8 @@ export function Confirm({ open, question, explanation, verb, onConfirm, onClose 
           autoContrast={false}
           data-autofocus
           onClick={() => {
+            // The second click of a double one, while the dialog disappears, is none of it.
+            if (!open) return;
             onConfirm();
             onClose();
           }}
