@@ -47,6 +47,11 @@ test("jobs are found by cause and time, and changed together", async ({
   await page.getByRole("link", { name: names[0] }).waitFor({ state: "hidden" });
   await page.getByRole("link", { name: fails }).waitFor();
   await page.getByRole("button", { name: "Submitted: Any time" }).click();
+  await page.getByLabel("From", { exact: true }).focus();
+  await page.keyboard.type("11232026", { delay: 50 });
+  await page.waitForURL(
+    (url) => url.searchParams.get("since") === "2026-11-23",
+  );
   await page.getByText("7 days", { exact: true }).click();
   await shoot(page, "job-list-time");
   await page.keyboard.press("Escape");

@@ -1,7 +1,7 @@
 import { TextInput } from "@mantine/core";
 import { useDebouncedCallback } from "@mantine/hooks";
-import { useState } from "react";
 import { Icon, type IconName } from "./Icon";
+import { useTyped } from "./useTyped";
 
 interface Props {
   label: string;
@@ -14,13 +14,11 @@ interface Props {
 
 /** Reports its text when the user has stopped typing for a moment. */
 export function FilterInput({ label, placeholder, icon, value, onChange, className }: Props) {
-  const [typed, setTyped] = useState(value);
-  const [known, setKnown] = useState(value);
-  if (known !== value) {
-    setKnown(value);
-    setTyped(value);
-  }
-  const settle = useDebouncedCallback((text: string) => onChange(text.trim()), 250);
+  const { typed, setTyped, setSent } = useTyped(value);
+  const settle = useDebouncedCallback((text: string) => {
+    setSent(text.trim());
+    onChange(text.trim());
+  }, 250);
   return (
     <TextInput
       type="search"

@@ -1,4 +1,4 @@
-import { screen, waitFor, within } from "@testing-library/react";
+import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, test, vi } from "vitest";
 import { exportAddress } from "@/api/audit";
@@ -67,6 +67,21 @@ test("an entry opens to what changed and from where it was done", async () => {
   expect(screen.getByText("token laptop (admin)")).toBeVisible();
   await userEvent.click(details);
   expect(screen.queryByRole("table", { name: "What changed" })).toBeNull();
+});
+
+test("a year that is half typed is no filter, and stays while the address follows", async () => {
+  answer([ENTRY]);
+  const onSearch = vi.fn();
+  renderPage(<AuditLog search={{}} onSearch={onSearch} />);
+  const field = await screen.findByLabelText("From this day");
+  for (const value of ["0002-11-23", "0202-11-23"]) {
+    fireEvent.change(field, { target: { value } });
+    expect(field).toHaveValue(value);
+  }
+  expect(onSearch).not.toHaveBeenCalled();
+  fireEvent.change(field, { target: { value: "2026-11-23" } });
+  expect(onSearch).toHaveBeenCalledWith({ cursor: undefined, from: "2026-11-23" });
+  expect(field).toHaveValue("2026-11-23");
 });
 
 test("a filter asks for its first page, by what is in the address", async () => {

@@ -1,8 +1,9 @@
-import { Button, Menu, Select, TextInput } from "@mantine/core";
+import { Button, Menu, Select } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { type ReactNode, useMemo } from "react";
 import { auditActions, auditEntries, exportAddress } from "@/api/audit";
 import { virtualClusters } from "@/api/virtualClusters";
+import { DayInput } from "@/ui/DayInput";
 import { EmptyState } from "@/ui/EmptyState";
 import { FilterInput } from "@/ui/FilterInput";
 import { Icon } from "@/ui/Icon";
@@ -139,30 +140,22 @@ function Filters({ search, onChange, withVc, children }: FiltersProps) {
         className={css.short}
       />
       <span className={css.days}>
-        <Day label="From this day" value={search.from} onChange={(from) => onChange({ from })} />
+        <DayInput
+          aria-label="From this day"
+          value={search.from}
+          onChange={(from) => onChange({ from })}
+          className={css.day}
+        />
         <span aria-hidden="true">–</span>
-        <Day label="To this day" value={search.to} onChange={(to) => onChange({ to })} />
+        <DayInput
+          aria-label="To this day"
+          value={search.to}
+          onChange={(to) => onChange({ to })}
+          className={css.day}
+        />
       </span>
       {children}
     </search>
-  );
-}
-
-interface DayProps {
-  label: string;
-  value: string | undefined;
-  onChange: (day: string | undefined) => void;
-}
-
-function Day({ label, value, onChange }: DayProps) {
-  return (
-    <TextInput
-      type="date"
-      aria-label={label}
-      value={value ?? ""}
-      onChange={(event) => onChange(event.currentTarget.value || undefined)}
-      className={css.day}
-    />
   );
 }
 

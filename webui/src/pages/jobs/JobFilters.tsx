@@ -25,6 +25,7 @@ export function JobFilters() {
   });
 
   const { data: known } = useQuery(causes);
+  const whose = whoseJobs(search, user?.username);
 
   /** A changed filter begins at its first page. */
   function change(part: JobsSearch) {
@@ -46,17 +47,18 @@ export function JobFilters() {
       />
       <SegmentedControl
         aria-label="Whose jobs"
-        value={whoseJobs(search, user?.username)}
-        onChange={(whose) =>
+        value={whose}
+        onChange={(next) =>
           change({
-            owner: whose === "mine" ? user?.username : undefined,
-            shared: whose === "shared" || undefined,
+            owner: next === "mine" ? user?.username : undefined,
+            shared: next === "shared" || undefined,
           })
         }
         data={[
           { value: "all", label: "All" },
           { value: "mine", label: "Mine" },
           { value: "shared", label: "Shared with me" },
+          ...(whose === "other" ? [{ value: "other", label: `Of ${search.owner}` }] : []),
         ]}
       />
       <Select
@@ -104,7 +106,8 @@ function causesKnown(categories: string[] = NONE, chosen: string | undefined): s
 
 function whoseJobs({ shared, owner }: JobsSearch, me: string | undefined): string {
   if (shared) return "shared";
-  return owner && owner === me ? "mine" : "all";
+  if (!owner) return "all";
+  return owner === me ? "mine" : "other";
 }
 
 interface Props {

@@ -1,6 +1,7 @@
-import { Button, Popover, SegmentedControl, TextInput } from "@mantine/core";
+import { Button, Popover, SegmentedControl } from "@mantine/core";
 import { dayParam } from "@/format/searchParams";
 import { formatDateTime } from "@/format/time";
+import { DayInput } from "@/ui/DayInput";
 import { Icon } from "@/ui/Icon";
 import { isSpan, isTime } from "./searchParams";
 import css from "./JobFilters.module.css";
@@ -43,12 +44,12 @@ export function TimeFilter({
             data={SPANS}
           />
           <div className={css.days}>
-            <Day
+            <DayInput
               label="From"
               value={dayParam(since)}
               onChange={(day) => onChange({ since: day, until })}
             />
-            <Day
+            <DayInput
               label="To, included"
               value={dayParam(until)}
               onChange={(day) => onChange({ since: isDay ? since : undefined, until: day })}
@@ -71,21 +72,4 @@ export function timesLabel(since: string | undefined, until: string | undefined)
 function label(bound: string): string {
   if (isSpan(bound)) return `${bound} ago`;
   return isTime(bound) ? formatDateTime(bound) : bound;
-}
-
-interface DayProps {
-  label: string;
-  value: string | undefined;
-  onChange: (day: string | undefined) => void;
-}
-
-function Day({ label, value, onChange }: DayProps) {
-  return (
-    <TextInput
-      type="date"
-      label={label}
-      value={value ?? ""}
-      onChange={(event) => onChange(event.currentTarget.value || undefined)}
-    />
-  );
 }
