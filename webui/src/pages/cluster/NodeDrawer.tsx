@@ -10,6 +10,7 @@ import { formatBytes, formatMegabytes } from "@/format/numbers";
 import { usePoll } from "@/live/live";
 import { DescriptionItem, DescriptionList } from "@/ui/DescriptionList";
 import { ErrorState } from "@/ui/EmptyState";
+import { QueryState } from "@/ui/QueryState";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { RelativeTime } from "@/ui/Time";
 import { DataTable } from "@/ui/table/DataTable";
@@ -223,12 +224,16 @@ const MOST_IMAGES = 50;
 
 /** The images on the node that the reader may know of. */
 function NodeImages({ node }: { node: Node }) {
-  const { data: images } = useQuery(nodeImages(node.name));
-  if (!images || images.length === 0) return null;
+  const query = useQuery(nodeImages(node.name));
+  const { data: images = [], isError } = query;
+  if (images.length === 0 && !isError) return null;
   const tags = images.filter(({ reference, image }) => image || !reference.includes("@"));
   return (
     <section aria-label="Images on this node">
       <h3 className={css.title}>Images</h3>
+      <QueryState query={query} what="list of its images">
+        {() => null}
+      </QueryState>
       <ul className={css.images}>
         {tags.slice(0, MOST_IMAGES).map(({ reference, image, size }) => (
           <li key={reference}>
@@ -248,12 +253,16 @@ function NodeImages({ node }: { node: Node }) {
 }
 
 /** Failures of tasks that were this node's doing; nothing where there were none. */
-function NodeFaults({ node }: { node: Node }) {
-  const { data: faults } = useQuery(nodeFaults(node.name));
-  if (!faults || faults.length === 0) return null;
+export function NodeFaults({ node }: { node: Pick<Node, "name"> }) {
+  const query = useQuery(nodeFaults(node.name));
+  const { data: faults = [], isError } = query;
+  if (faults.length === 0 && !isError) return null;
   return (
     <section aria-label="Faults">
       <h3 className={css.title}>Jobs that failed by its fault</h3>
+      <QueryState query={query} what="list of its faults">
+        {() => null}
+      </QueryState>
       <ol className={css.faults}>
         {faults.map((fault) => (
           <li key={fault.id} className={css.fault}>
