@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import type { LogRange } from "@/api/logs";
 import type { LogPage } from "@/api/types";
 import { aChunk } from "@/test/rows";
@@ -64,6 +64,55 @@ describe("reading a log", () => {
     await first;
     await settled();
     expect(shown(reader)).toEqual([1, 2, 3, 4]);
+  });
+
+  test("a notification during a catch-up of many pages reads no page twice", async () => {
+    const log = aLog(10);
+    const reader = new LogReader(log.read);
+    await reader.toEnd();
+    log.length = 35;
+    const catchUp = reader.poke();
+    await reader.poke();
+    await catchUp;
+    await settled();
+    expect(shown(reader)).toEqual(Array.from({ length: 35 }, (_, n) => n + 1));
+    expect(log.asked.map((range) => range.cursor)).toEqual([undefined, 10, 20, 30, 35]);
+  });
+
+  test("a catch-up lets what began between two of its pages end first", async () => {
+    const log = aLog(100);
+    let [running, most] = [0, 0];
+    const reader = new LogReader(async (range) => {
+      most = Math.max(most, (running += 1));
+      const page = await log.read(range);
+      await settled();
+      running -= 1;
+      return page;
+    });
+    await reader.toEnd();
+    log.length = 125;
+    const stop = reader.watch(() => {
+      if (reader.view.busy) return;
+      stop();
+      void reader.earlier();
+    });
+    await reader.poke();
+    await vi.waitFor(() => expect(shown(reader).at(-1)).toBe(125));
+    expect(most).toBe(1);
+    expect(shown(reader)).toEqual(Array.from({ length: 45 }, (_, n) => n + 81));
+  });
+
+  test("a jump during a catch-up ends it, and later notifications are read", async () => {
+    const log = aLog(10);
+    const reader = new LogReader(log.read);
+    await reader.toEnd();
+    log.length = 35;
+    const catchUp = reader.poke();
+    await reader.toEnd();
+    await catchUp;
+    log.length = 36;
+    await reader.poke();
+    expect(shown(reader)).toEqual([26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36]);
   });
 
   test("reads backwards to the first line, and then no further", async () => {

@@ -32,6 +32,7 @@ export class LogReader {
   private abort = new AbortController();
   private next = 0;
   private rung = false;
+  private catchingUp = false;
   view: LogView = {
     lines: [],
     atStart: false,
@@ -97,14 +98,30 @@ export class LogReader {
     await this.step("later", { cursor: this.next, limit: PAGE_BYTES }, (page) => this.add(page));
   }
 
-  /** Notes that the log may have grown. While its end is not shown there is nothing to do. */
+  /** Notes that the log may have grown. While its end is not shown there is nothing to do. One
+   * catch-up at a time: a notification during a request makes it read once more afterwards. */
   async poke(): Promise<void> {
-    if (this.view.busy) {
+    if (this.view.busy || this.catchingUp) {
       this.rung = true;
       return;
     }
     if (!this.view.atEnd || this.view.complete) return;
+    this.catchingUp = true;
+    await this.catchUp();
+    this.catchingUp = false;
+    this.answerRing();
+  }
+
+  close(): void {
+    this.abort.abort();
+  }
+
+  private async catchUp(): Promise<void> {
     for (let pages = 0; pages < FAR_BEHIND; pages += 1) {
+      if (this.view.busy) {
+        this.rung = true;
+        return;
+      }
       let full = false;
       await this.step("later", { cursor: this.next, limit: PAGE_BYTES }, (page) => {
         this.add(page);
@@ -113,10 +130,6 @@ export class LogReader {
       if (!full || this.view.error) return;
     }
     await this.toEnd();
-  }
-
-  close(): void {
-    this.abort.abort();
   }
 
   private async jump(cursor: number, atStart: boolean): Promise<void> {
@@ -158,7 +171,7 @@ export class LogReader {
   }
 
   private answerRing(): void {
-    if (!this.rung) return;
+    if (!this.rung || this.catchingUp) return;
     this.rung = false;
     void this.poke();
   }
