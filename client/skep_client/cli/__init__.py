@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from skep_client import exits
 from skep_client.cli import (
@@ -52,7 +55,50 @@ from skep_client.cli import (
 from skep_client.cli.common import say
 from skep_client.errors import SkepError
 
+OUTPUT_FD, ERROR_FD = 1, 2
+
+
+@contextmanager
+def _until_output_closes() -> Iterator[None]:
+    """Whoever read our output has enough (`| head`): nothing is left to say, nor to flush."""
+    try:
+        try:
+            yield
+        finally:
+            _flush()
+    except BrokenPipeError:
+        _drop(OUTPUT_FD, ERROR_FD)
+        raise typer.Exit(exits.PIPE) from None
+
+
+def _flush() -> None:
+    try:
+        print(end="", flush=True)
+    except OSError:  # it would fail again when Python ends, which then exits with 120
+        _drop(OUTPUT_FD)
+        raise
+
+
+def _drop(*descriptors: int) -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in descriptors:
+        os.dup2(nowhere, descriptor)
+
+
+class CommandLine(TyperGroup):
+    """Click would end with 1 when the output is closed, and 1 says that a job did not succeed."""
+
+    def make_context(self, *args: Any, **extra: Any) -> Any:  # prints `--help`
+        with _until_output_closes():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _until_output_closes():
+            return super().invoke(ctx)
+
+
 app = typer.Typer(
+    cls=CommandLine,
     help="Submit and follow jobs on a Skep GPU cluster.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -91,9 +137,8 @@ def options(
 def main() -> None:
     try:
         app()
-    except BrokenPipeError:
-        # Whoever read our output has enough (`| head`): nothing is left to say, nor to flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # of standard error, when a wrong option is reported
+        _drop(OUTPUT_FD, ERROR_FD)
         sys.exit(exits.PIPE)
     except SkepError as error:
         _report(error)

@@ -135,7 +135,11 @@ PIPED_WIDTH = 1000  # columns: one row stays one line for whoever reads it, such
 def console() -> Console:
     from rich.console import Console
 
-    made = Console(soft_wrap=True, highlight=False)
+    class OutputConsole(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # Rich would exit with 1
+
+    made = OutputConsole(soft_wrap=True, highlight=False)
     if not made.is_terminal and "COLUMNS" not in os.environ:
         made.width = PIPED_WIDTH
     return made
