@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from contextlib import aclosing, closing
 from typing import Any, ParamSpec, Self, TypeVar
 from urllib.parse import urlsplit
@@ -21,7 +21,16 @@ from skep_client.api_table import AsyncApi, BlockingApi, NextPage
 from skep_client.archives import Archive, Body, Progress
 from skep_client.calls import Call
 from skep_client.errors import ServerUnreachable, SkepError
-from skep_client.flow import RETRY_DELAYS_S, Outcome, Send, exchange, refusal, request_of
+from skep_client.flow import (
+    RETRY_DELAYS_S,
+    Outcome,
+    Send,
+    Step,
+    exchange,
+    refusal,
+    repeated,
+    request_of,
+)
 from skep_client.live import Subscription, is_loopback
 from skep_client.naming import is_id, next_cursor, the_one
 
@@ -53,13 +62,17 @@ class Skep(BlockingApi):
     def run(self, call: Call[T]) -> T:
         """Send any call of `skep_client.calls`."""
         request = request_of(self._http, self.server, self.token, call)
-        flow = exchange(call, request, self._retry_delays_s)
+        return self._steps(exchange(call, request, self._retry_delays_s))
+
+    def _steps(self, flow: Generator[Step, Outcome, T], *, stream: bool = False) -> T:
         step = next(flow)
         while True:
             outcome: Outcome = None
             if isinstance(step, Send):
                 try:
-                    outcome = self._http.send(step.request)
+                    outcome = self._http.send(step.request, stream=stream)
+                    if outcome.is_error:
+                        outcome.read()
                 except httpx.TransportError as error:
                     outcome = error
             else:
@@ -110,11 +123,10 @@ class Skep(BlockingApi):
     def stream(self, call: Call[None]) -> Iterator[bytes]:
         """Yield the answer of a call piece by piece, such as that of `calls.export_trace`."""
         request = request_of(self._http, self.server, self.token, call)
+        sending = repeated(call, request, self._retry_delays_s)
         try:
-            response = self._http.send(request, stream=True)
-            with closing(response):
+            with closing(self._steps(sending, stream=True)) as response:
                 if response.is_error:
-                    response.read()
                     raise refusal(response)
                 yield from response.iter_bytes()
         except httpx.TransportError as error:
@@ -144,7 +156,8 @@ class Skep(BlockingApi):
         end = None if timeout_s is None else time.monotonic() + timeout_s
         with Subscription(self.server, self.token, "job", job_id) as changes:
             while True:
-                job = self.job(job_id)
+                left = calls.OUTAGE_S if end is None else max(0.0, end - time.monotonic())
+                job = self.run(calls.following(calls.job(job_id), left))
                 if job.is_finished:
                     return job
                 left = WAIT_LOOK_S if end is None else min(WAIT_LOOK_S, end - time.monotonic())
@@ -174,13 +187,17 @@ class AsyncSkep(AsyncApi):
     async def run(self, call: Call[T]) -> T:
         """Send any call of `skep_client.calls`."""
         request = request_of(self._http, self.server, self.token, call)
-        flow = exchange(call, request, self._retry_delays_s)
+        return await self._steps(exchange(call, request, self._retry_delays_s))
+
+    async def _steps(self, flow: Generator[Step, Outcome, T], *, stream: bool = False) -> T:
         step = next(flow)
         while True:
             outcome: Outcome = None
             if isinstance(step, Send):
                 try:
-                    outcome = await self._http.send(step.request)
+                    outcome = await self._http.send(step.request, stream=stream)
+                    if outcome.is_error:
+                        await outcome.aread()
                 except httpx.TransportError as error:
                     outcome = error
             else:
@@ -231,11 +248,10 @@ class AsyncSkep(AsyncApi):
     async def stream(self, call: Call[None]) -> AsyncIterator[bytes]:
         """Yield the answer of a call piece by piece."""
         request = request_of(self._http, self.server, self.token, call)
+        sending = repeated(call, request, self._retry_delays_s)
         try:
-            response = await self._http.send(request, stream=True)
-            async with aclosing(response):
+            async with aclosing(await self._steps(sending, stream=True)) as response:
                 if response.is_error:
-                    await response.aread()
                     raise refusal(response)
                 async for piece in response.aiter_bytes():
                     yield piece
@@ -265,7 +281,7 @@ class AsyncSkep(AsyncApi):
         """Return the job when it has ended. Raises TimeoutError after `timeout_s` seconds."""
         async with asyncio.timeout(timeout_s):
             while True:
-                job = await self.job(job_id)
+                job = await self.run(calls.following(calls.job(job_id)))
                 if job.is_finished:
                     return job
                 await asyncio.sleep(ASYNC_LOOK_S)

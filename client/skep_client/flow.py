@@ -3,7 +3,10 @@ what to do next and is sent the outcome."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+import logging
+import math
+import time
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -19,6 +22,9 @@ T = TypeVar("T")
 RETRY_DELAYS_S = (0.2, 0.5, 1.0, 2.0, 4.0)
 RETRY_STATUSES = frozenset({429, 502, 503, 504})
 LONGEST_WAIT_S = 30.0  # that a server may ask for; beyond, its refusal is raised
+OUTAGE_DELAY_S = 5.0  # between two tries of a call that outlasts an outage
+# Without handlers of a program, warnings go to standard error.
+log = logging.getLogger("skep_client")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +66,56 @@ def exchange(
     call: Call[T], request: httpx.Request, delays_s: Sequence[float] = RETRY_DELAYS_S
 ) -> Generator[Step, Outcome, T]:
     """Send, repeat what may be repeated, and read the answer. Raises SkepError."""
-    for delay in (*delays_s, None):
+    response = yield from repeated(call, request, delays_s)
+    return _read(call, response)
+
+
+def repeated(
+    call: Call[Any],
+    request: httpx.Request,
+    delays_s: Sequence[float] = RETRY_DELAYS_S,
+    clock: Callable[[], float] = time.monotonic,
+) -> Generator[Step, Outcome, httpx.Response]:
+    """Send, and repeat what may be repeated. Returns the last response, which may be a refusal.
+    Raises ServerUnreachable where there is none."""
+    delays, end, away = iter(delays_s), clock() + call.outage_s, False
+    while True:
         outcome = yield Send(request)
-        if delay is None or not _worth_repeating(call, outcome):
+        if not _worth_repeating(call, outcome):
             break
         asked = _asked_wait(outcome)
-        if asked > LONGEST_WAIT_S:
-            break
+        delay = next(delays, None) if asked <= LONGEST_WAIT_S else None
+        if delay is None:
+            delay = OUTAGE_DELAY_S
+            if clock() + max(delay, asked) > end:
+                break
+            if not away:
+                away = True
+                log.warning(_notice(request, outcome, call.outage_s))
         yield Sleep(max(delay, asked))
-    if isinstance(outcome, httpx.Response):
-        return _read(call, outcome)
-    raise ServerUnreachable(
-        f"No answer from {request.url.copy_with(path='/', query=None)}: {outcome}"
-    )
+    if not isinstance(outcome, httpx.Response):
+        raise ServerUnreachable(f"No answer from {_server(request)}: {outcome}")
+    if away and outcome.status_code not in RETRY_STATUSES:
+        log.warning(f"{_server(request)} answers again.")
+    return outcome
+
+
+def _notice(request: httpx.Request, outcome: Outcome, outage_s: float) -> str:
+    status = outcome.status_code if isinstance(outcome, httpx.Response) else None
+    what = f"answers {status}" if status else "does not answer"
+    minutes = math.ceil(outage_s / 60)
+    return f"{_server(request)} {what}; trying again for up to {minutes} min."
+
+
+def _server(request: httpx.Request) -> str:
+    return str(request.url.copy_with(path="/", query=None))
 
 
 def _worth_repeating(call: Call[Any], outcome: Outcome) -> bool:
     if isinstance(outcome, httpx.Response):
         return call.repeatable and outcome.status_code in RETRY_STATUSES
+    if isinstance(outcome, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
+        return False  # an address or a token that can never be sent
     # Nothing has reached the server when the connection was never made.
     return call.repeatable or isinstance(outcome, httpx.ConnectError | httpx.ConnectTimeout)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
 import time
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 POLL_S = 0.5  # between two looks where no WebSocket can be opened
+REOPEN_S = 15.0  # between two tries to open it, at least
 
 
 def is_loopback(server: str) -> bool:
@@ -17,14 +19,40 @@ def is_loopback(server: str) -> bool:
 
 class Subscription:
     """Notifications that a topic of /ws/live changed. Where no WebSocket can be opened, `wait` is a
-    short sleep, and its caller polls."""
+    short sleep, and its caller polls; after a while it is tried again."""
 
     def __init__(self, server: str, token: str, topic: str, subject_id: str) -> None:
         self._server, self._token = server, token
         self._request = json.dumps({"subscribe": topic, "id": subject_id})
         self._socket: Any = None
+        self._reopen_at = 0.0
 
     def __enter__(self) -> Self:
+        self._open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def wait(self, at_most_s: float) -> None:
+        """Return at the next notification, or after `at_most_s` seconds."""
+        from websockets.exceptions import WebSocketException
+
+        if self._socket is None and time.monotonic() >= self._reopen_at:
+            self._open()
+            if self._socket is not None:
+                return  # of what changed before there is no notification
+        if self._socket is None:
+            time.sleep(min(POLL_S, at_most_s))
+            return
+        try:
+            self._socket.recv(timeout=at_most_s)
+        except TimeoutError:
+            pass
+        except (OSError, WebSocketException):  # a web server that restarts; polling goes on
+            self._close()
+
+    def _open(self) -> None:
         from websockets.exceptions import WebSocketException
         from websockets.sync.client import connect
 
@@ -39,23 +67,11 @@ class Subscription:
             )
             self._socket.send(self._request)
         except (OSError, WebSocketException):
-            self._socket = None
-        return self
+            self._close()
+        # Not all at once: a server that restarts has the followers of many jobs.
+        self._reopen_at = time.monotonic() + REOPEN_S * random.uniform(1, 1.5)  # noqa: S311
 
-    def __exit__(self, *_: object) -> None:
+    def _close(self) -> None:
         if self._socket is not None:
             self._socket.close()
-
-    def wait(self, at_most_s: float) -> None:
-        """Return at the next notification, or after `at_most_s` seconds."""
-        from websockets.exceptions import WebSocketException
-
-        if self._socket is None:
-            time.sleep(POLL_S)
-            return
-        try:
-            self._socket.recv(timeout=at_most_s)
-        except TimeoutError:
-            pass
-        except (OSError, WebSocketException):  # a web server that restarts; polling goes on
             self._socket = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -15,7 +15,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """`repeatable`: sending it twice changes nothing more than sending it once."""
+    """`repeatable`: sending it twice changes nothing more than sending it once; `outage_s`: for so
+    long it is repeated while the server is away, after the few retries of every call."""
 
     method: str
     path: str  # below `root`
@@ -27,6 +28,15 @@ class Call(Generic[T]):
     repeatable: bool = True
     root: str = "/api/v1/"
     timeout_s: float = 30.0  # without a byte
+    outage_s: float = 0.0
+
+
+OUTAGE_S = 900.0
+
+
+def following(call: Call[T], outage_s: float = OUTAGE_S) -> Call[T]:
+    """Return the call for what follows a job: it outlasts a restart or an outage of the server."""
+    return replace(call, outage_s=outage_s)
 
 
 def named(name: str) -> str:

@@ -150,6 +150,7 @@ def _finish(skep: Skep, app: App, *, no_wait: bool, open_it: bool, as_json: bool
 
 def _wait(skep: Skep, app: App, *, quiet: bool) -> App:
     """Wait until the app answers. Raises SkepError where its job ends before."""
+    from skep_client import calls
     from skep_client.errors import SkepError
 
     last = ""
@@ -162,7 +163,7 @@ def _wait(skep: Skep, app: App, *, quiet: bool) -> App:
             say(now, err=True)
         last = now
         time.sleep(POLL_S)
-        app = skep.app(app.id)
+        app = skep.run(calls.following(calls.app(app.id)))
     return app
 
 

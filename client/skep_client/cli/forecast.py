@@ -89,9 +89,11 @@ def show_forecast(vc: str, name: str, parameters: Mapping[str, Any], *, as_json:
 
 def until_over(skep: Skep, simulation: Simulation) -> Simulation:
     """Wait for the end of a simulation. Returns it as it is then."""
+    from skep_client import calls
+
     while simulation.state in ("QUEUED", "RUNNING"):
         time.sleep(LOOK_S)
-        simulation = skep.simulation(simulation.id)
+        simulation = skep.run(calls.following(calls.simulation(simulation.id)))
     return simulation
 
 

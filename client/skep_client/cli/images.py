@@ -280,9 +280,12 @@ def _cancel(skep: Skep, job_id: str) -> None:
 def _ended(skep: Skep, job_id: str, made: ImageSave) -> ImageSave:
     import time
 
+    from skep_client import calls
+
     while made.state not in ENDED:
         time.sleep(LOOK_S)
-        made = next((one for one in skep.image_saves(job_id) if one.id == made.id), made)
+        saves = skep.all(lambda at: calls.following(calls.image_saves(job_id, cursor=at)))
+        made = next((one for one in saves if one.id == made.id), made)
     return made
 
 

@@ -95,11 +95,12 @@ def logs(
 
 def show_log(skep: Skep, job_id: str) -> int:
     """Follow a job to its end; the exit code says whether it succeeded."""
-    from skep_client.cli.logs import show_start
+    from skep_client import calls
 
     show_start(skep, job_id)
     _follow(skep, job_id, Printer())
-    return exits.OK if skep.job(job_id).state == "SUCCEEDED" else exits.FAILED
+    job = skep.run(calls.following(calls.job(job_id)))
+    return exits.OK if job.state == "SUCCEEDED" else exits.FAILED
 
 
 class Printer:
@@ -238,12 +239,14 @@ def _follow(skep: Skep, job_id: str, printer: Printer, **filters: Any) -> None:
     from skep_client.follow import follow
     from skep_client.models import JobSummary
 
-    for news in follow(skep, job_id, **filters):
-        if isinstance(news, JobSummary):
-            printer.job(news)
-        else:
-            printer.chunk(news)
-    printer.end()
+    try:
+        for news in follow(skep, job_id, **filters):
+            if isinstance(news, JobSummary):
+                printer.job(news)
+            else:
+                printer.chunk(news)
+    finally:  # also of what is left by Ctrl-C, or when the server stays away
+        printer.end()
 
 
 def _print_tail(skep: Skep, job_id: str, printer: Printer, **filters: Any) -> None:
@@ -287,9 +290,10 @@ def show_start(skep: Skep, job_id: str) -> None:
         Subscription(skep.server, skep.token, "job", job_id) as changes,
     ):
         shown = progress.add_task("", total=100)
-        while not (job := skep.job(job_id)).started_at and not job.is_finished:
-            placed = job.placed_at is not None
-            tasks = skep.run(calls.tasks(job_id, limit=MOST_TASKS)).results if placed else []
+        asked = calls.following(calls.job(job_id))
+        tasks_asked = calls.following(calls.tasks(job_id, limit=MOST_TASKS))
+        while not (job := skep.run(asked)).started_at and not job.is_finished:
+            tasks = skep.run(tasks_asked).results if job.placed_at else []
             words, percent = said(job, tasks)
             progress.update(shown, description=words, completed=percent)
             changes.wait(LOOK_S)
