@@ -13,6 +13,7 @@ from skep_client.cli.common import (
     client,
     console,
     given_fields,
+    local_time,
     print_json,
     print_table,
     say,
@@ -93,7 +94,10 @@ def platform(as_json: Json = False) -> None:
     print_table(("", ""), _facts(found))
     print_table(
         ("PROCESS", "HOST", "VERSION", "SINCE"),
-        [(p.kind, p.host, p.version, f"{p.started_at:%Y-%m-%d %H:%M}") for p in found.processes],
+        [
+            (p.kind, p.host, p.version, local_time(p.started_at, seconds=False))
+            for p in found.processes
+        ],
     )
 
 
@@ -109,8 +113,8 @@ def _facts(found: Platform) -> list[tuple[str, str]]:
         lag = f", the oldest for {queue.lag_s:.0f} s" if queue.lag_s else ""
         rows.append((f"Queue {queue.name}", f"{queue.messages} wait{lag}"))
     agents = ", ".join(f"{n} x {version}" for version, n in sorted(found.agents.items()))
-    planned = f"planned at {found.planned_at:%H:%M:%S}" if found.planned_at else "does not plan"
-    made = f"{backup.at:%Y-%m-%d %H:%M} {backup.place}" if backup else "none"
+    planned = f"planned at {local_time(found.planned_at)}" if found.planned_at else "does not plan"
+    made = f"{local_time(backup.at, seconds=False)} {backup.place}" if backup else "none"
     return [*rows, ("Scheduler", planned), ("Agents", agents or "none"), ("Last backup", made)]
 
 
@@ -123,7 +127,10 @@ def list_backups(as_json: Json = False) -> None:
         return
     print_table(
         ("TIME", "MIB", "VERSION", "PLACE"),
-        [(f"{b.at:%Y-%m-%d %H:%M}", (b.bytes or 0) >> 20 or "", b.version, b.place) for b in found],
+        [
+            (local_time(b.at, seconds=False), (b.bytes or 0) >> 20 or "", b.version, b.place)
+            for b in found
+        ],
     )
 
 
@@ -160,7 +167,7 @@ def alerts(
         ("SINCE", "RULE", "STATE", "MESSAGE"),
         [
             (
-                f"{a.since:%Y-%m-%d %H:%M}",
+                local_time(a.since, seconds=False),
                 a.rule,
                 "over" if a.ended_at else "fired" if a.fired_at else "pending",
                 f"{a.message} {a.acted}".strip(),

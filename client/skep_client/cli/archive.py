@@ -12,6 +12,7 @@ from skep_client.cli.common import (
     VcName,
     ago,
     client,
+    local_time,
     print_json,
     print_table,
     say,
@@ -19,8 +20,6 @@ from skep_client.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from skep_client.client import Skep
     from skep_client.models import ArchivedJob
 
@@ -104,8 +103,8 @@ def show(
             (
                 one.index,
                 one.outcome,
-                _moment(one.started_at),
-                _moment(one.finished_at),
+                local_time(one.started_at),
+                local_time(one.finished_at),
                 ", ".join(one.nodes),
                 one.diagnosis_name,
                 one.reason.message if one.reason else "",
@@ -116,7 +115,7 @@ def show(
     say()
     print_table(
         ("TIME", "EVENT", "BY", ""),
-        [(_moment(one.at), one.kind, one.actor, one.message) for one in reversed(found.events)],
+        [(local_time(one.at), one.kind, one.actor, one.message) for one in reversed(found.events)],
     )
     say()
     say(found.spec_text)
@@ -144,14 +143,10 @@ def _facts(job: ArchivedJob) -> dict[str, str]:
         "State": job.state,
         "Why": job.exit_reason.message if job.exit_reason else "",
         "Size": f"{words.number(job.tasks, 'task')}, {words.number(job.gpus, 'GPU')}",
-        "Submitted": _moment(job.submitted_at),
-        "Started": _moment(job.started_at),
-        "Finished": _moment(job.finished_at),
-        "Archived": _moment(job.archived_at),
+        "Submitted": local_time(job.submitted_at),
+        "Started": local_time(job.started_at),
+        "Finished": local_time(job.finished_at),
+        "Archived": local_time(job.archived_at),
         "Used": f"{use.gpu_hours:.1f} GPU-hours" if use else "",
         "Cut off": ", ".join(job.shortened),
     }
-
-
-def _moment(at: datetime | None) -> str:
-    return f"{at.astimezone():%Y-%m-%d %H:%M:%S}" if at else ""

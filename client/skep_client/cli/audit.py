@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skep_client.cli.common import Json, VcName, client, print_json, print_table
+from skep_client.cli.common import Json, VcName, client, local_time, print_json, print_table
 
 if TYPE_CHECKING:
     from skep_client.models import AuditEntry
@@ -96,7 +96,7 @@ def _row(entry: AuditEntry) -> tuple[str, ...]:
     target = f"{entry.target.type} {entry.target.name or entry.target.id}" if entry.target else ""
     by = f"{actor} by {entry.token.name}" if entry.token else actor
     return (
-        f"{entry.at.astimezone():%Y-%m-%d %H:%M:%S}",
+        local_time(entry.at),
         by,
         action,
         target.strip(),

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skep_client import exits
-from skep_client.cli.common import Json, client, console, print_json, print_table, say, until
+from skep_client.cli.common import (
+    Json,
+    client,
+    console,
+    local_time,
+    print_json,
+    print_table,
+    say,
+    until,
+)
 
 if TYPE_CHECKING:
     from skep_client.models import Cells, Running, VcQueue, VirtualCluster, Waiting
@@ -47,7 +56,7 @@ def list_announcements(context: typer.Context, as_json: Json = False) -> None:
         return
     print_table(
         ("ID", "SEVERITY", "UNTIL", "MESSAGE"),
-        [(one.id, one.severity, one.expires_at or "", one.message) for one in found],
+        [(one.id, one.severity, local_time(one.expires_at), one.message) for one in found],
     )
 
 

@@ -188,6 +188,13 @@ def ago(moment: datetime | None, now: datetime | None = None) -> str:
     return f"{max(0, int(seconds))} s"
 
 
+def local_time(moment: datetime | None, *, seconds: bool = True) -> str:
+    """ "2026-11-29 14:20:05 CET": the time here with its zone; "" for none."""
+    if moment is None:
+        return ""
+    return f"{moment.astimezone():%Y-%m-%d %H:%M{':%S' if seconds else ''} %Z}"
+
+
 def until(moment: datetime, now: datetime | None = None) -> str:
     """ "14:20 (in 25 min)", with the date where that is another day; "now" for the past."""
     now = now or datetime.now(UTC)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from skep_client.cli.common import Json, client, print_json, print_table, say
+from skep_client.cli.common import Json, client, local_time, print_json, print_table, say
 from skep_client.cli.words import size as size_text
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def ls(place: There, as_json: Json = False) -> None:
         ("NAME", "SIZE", "MODIFIED"),
         [
             (f"{e.name}/" if e.type == "folder" else e.name, size_text(e.size) if e.type == "file"
-             else e.type, f"{e.modified_at:%Y-%m-%d %H:%M}" if e.modified_at else "")
+             else e.type, local_time(e.modified_at, seconds=False))
             for e in found
         ],
     )  # fmt: skip

@@ -14,6 +14,7 @@ from skep_client.cli.common import (
     client,
     console,
     find_job,
+    local_time,
     print_json,
     print_table,
     say,
@@ -193,4 +194,4 @@ def _follow_events(skep: Skep, job_id: str, as_json: bool) -> None:
 def _event_row(event: Event) -> tuple[str, str, str, str]:
     # A row of the server may stand for many events of one kind; its time is that of the last.
     times = f" ×{event.count}" if event.count > 1 else ""
-    return (f"{event.at:%Y-%m-%d %H:%M:%S}", event.kind, event.message + times, event.actor)
+    return (local_time(event.at), event.kind, event.message + times, event.actor)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from skep_client.cli.common import Json, ago, client, print_json, print_table, say
+from skep_client.cli.common import Json, ago, client, local_time, print_json, print_table, say
 
 if TYPE_CHECKING:
     from skep_client.client import Skep
@@ -120,7 +120,7 @@ def tokens(as_json: Json = False) -> None:
                 str(token.id),
                 token.created_by or "",
                 f"{ago(token.created_at)} ago",
-                f"{token.expires_at:%Y-%m-%d %H:%M} UTC",
+                local_time(token.expires_at, seconds=False),
                 token.uses_left,
                 token.node or "any new node",
             )
@@ -222,7 +222,7 @@ def _print_windows(found: Sequence[Maintenance], as_json: bool) -> None:
 
 
 def _minute(at: datetime | None) -> str:
-    return f"{at:%Y-%m-%d %H:%M} UTC" if at else "-"
+    return local_time(at, seconds=False) or "-"
 
 
 def _agreed(skep: Skep, node: str, action: str, *, yes: bool, only: bool, as_json: bool) -> bool:

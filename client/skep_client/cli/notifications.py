@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from skep_client import exits
-from skep_client.cli.common import Json, client, print_json, print_table, say
+from skep_client.cli.common import Json, client, local_time, print_json, print_table, say
 from skep_client.errors import SkepError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def list_notifications(
         [
             (
                 one.id,
-                one.updated_at,
+                local_time(one.updated_at),
                 "" if one.read else "new",
                 one.title,
                 one.items[0].message if one.count == 1 and one.items else "",
@@ -196,7 +196,10 @@ def deliveries(webhook: Name, as_json: Json = False) -> None:
         return
     print_table(
         ("AT", "STATE", "ATTEMPTS", "WHAT", "ERROR"),
-        [(one.created_at, one.state, one.attempts, one.title, one.error) for one in found],
+        [
+            (local_time(one.created_at), one.state, one.attempts, one.title, one.error)
+            for one in found
+        ],
     )
 
 

@@ -12,6 +12,7 @@ from skep_client.cli.common import (
     Json,
     client,
     find_job,
+    local_time,
     print_json,
     print_table,
     say,
@@ -20,7 +21,6 @@ from skep_client.cli.common import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     from skep_client.client import Skep
     from skep_client.models import Job, JobAttempt, JobUse, Task
@@ -59,14 +59,14 @@ def _facts(job: Job) -> dict[str, str]:
         "After": ", ".join(f"{one.job} ({one.condition})" for one in job.depends_on),
         "Standing": words.standing(job),
         "Size": f"{words.number(job.tasks, 'task')}, {words.number(job.gpus, 'GPU')}",
-        "Submitted": _moment(job.submitted_at),
-        "Started": _moment(job.started_at),
+        "Submitted": local_time(job.submitted_at),
+        "Started": local_time(job.started_at),
         "Ends": ""
         if job.is_finished or not job.ends_at
-        else f"at the latest {_moment(job.ends_at)}",
-        "Finished": _moment(job.finished_at),
+        else f"at the latest {local_time(job.ends_at)}",
+        "Finished": local_time(job.finished_at),
         "Attempt": words.attempt(job) if job.attempt > 1 else "",
-        "Logs": f"deleted {_moment(job.logs_deleted_at)}" if job.logs_deleted_at else "",
+        "Logs": f"deleted {local_time(job.logs_deleted_at)}" if job.logs_deleted_at else "",
     }
 
 
@@ -134,7 +134,7 @@ def _print_attempts(attempts: Sequence[JobAttempt]) -> None:
     print_table(
         ("ATTEMPT", "PLACED", "ENDED", "OUTCOME", ""),
         [
-            (a.index, _moment(a.placed_at), _moment(a.finished_at), a.outcome, _end_of(a))
+            (a.index, local_time(a.placed_at), local_time(a.finished_at), a.outcome, _end_of(a))
             for a in sorted(attempts, key=lambda attempt: attempt.index)
         ],
     )
@@ -157,7 +157,3 @@ def _task_row(task: Task) -> tuple[object, ...]:
     word = "out of memory" if attempt.oom_killed else attempt.error_message or pulling
     gpus = len(attempt.gpu_uuids)
     return (task.rank, name, state_text(task.state), attempt.node or "", gpus, code, word)
-
-
-def _moment(moment: datetime | None) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S %Z}" if moment else ""
