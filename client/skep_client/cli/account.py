@@ -36,8 +36,14 @@ def login(
     server: Annotated[str, typer.Option(help="Address, for example https://skep.example.org")] = "",
     username: Annotated[str, typer.Option(help="User name; asked for when not given.")] = "",
     token: Annotated[
-        str, typer.Option(help="Log in with this API token instead of a password.")
+        str,
+        typer.Option(
+            help="Log in with this API token; users of this machine may see it: --token-stdin."
+        ),
     ] = "",
+    token_stdin: Annotated[
+        bool, typer.Option("--token-stdin", help="Log in with an API token, read from stdin.")
+    ] = False,
     scope: Annotated[
         Scope,
         typer.Option(help="What the login may do: read; submit: also jobs and files; admin: all."),
@@ -58,10 +64,14 @@ def login(
     from skep_client import config
     from skep_client.client import Skep
 
+    if sum((bool(token), token_stdin, password_stdin, sso)) > 1:
+        raise typer.BadParameter("--token, --token-stdin, --password-stdin and --sso: one of them.")
+    if token_stdin and not (token := sys.stdin.read().strip()):
+        raise typer.BadParameter("--token-stdin: there is no token on the standard input.")
     server = (server or config.login().server).rstrip("/")
     with Skep(server, token) as skep:
         name = f"skep on {socket.gethostname()}"[:100]
-        if sso and not token:
+        if sso:
             token = _token_by_browser(skep, name, scope, open_it=not no_browser)
             skep.token = token
         if not token:

@@ -10,6 +10,8 @@ import httpx
 import pytest
 from tests.unit.client.test_cli_jobs import API, server, skep  # noqa: F401
 
+from skep_client import config
+
 TOKEN = {
     "id": "0190a3f0-0000-7000-8000-000000000001",
     "name": "laptop",
@@ -54,6 +56,25 @@ def test_login_asks_for_the_code_where_the_server_does(codes):
     assert result.exit_code == 0, result.output
     assert codes == ["", "123456"]
     assert "Logged in" in result.output
+
+
+LOGIN = ("login", "--server", API.removesuffix("/api/v1"))
+
+
+def test_a_token_is_read_from_the_standard_input(server, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    me = server.get("/me").respond(json=ME)
+    result = skep(*LOGIN, "--token-stdin", text=" skt_x\n")
+    assert result.exit_code == 0, result.output
+    assert me.calls[0].request.headers["Authorization"] == "Bearer skt_x"
+    assert config.stored_token(LOGIN[-1]) == "skt_x"
+
+
+@pytest.mark.parametrize("words", [("--token", "x"), ("--sso",), ("--password-stdin",), ()])
+def test_one_way_to_log_in_and_a_token_are_needed(words, server):  # noqa: F811
+    result = skep(*LOGIN, "--token-stdin", *words, text="" if not words else "skt_x")
+    assert result.exit_code == 2
+    assert not server.calls
 
 
 def test_a_wrong_code_is_not_asked_for_again(codes):
