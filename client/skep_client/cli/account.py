@@ -75,7 +75,7 @@ def login(
             token = _token_by_browser(skep, name, scope, open_it=not no_browser)
             skep.token = token
         if not token:
-            username = username or typer.prompt("Username")
+            username = username or typer.prompt("Username", err=True)
             password = sys.stdin.readline().rstrip("\n") if password_stdin else _ask_password()
             token = _new_token(skep, username, password, name, scope, code=code).token
             skep.token = token
@@ -185,7 +185,9 @@ def with_code(attempt: Callable[[str], models.NewToken], code: str) -> models.Ne
     except SkepError as error:
         if error.code != "mfa_required":
             raise
-    return attempt(str(typer.prompt("Code of your authenticator app, or a recovery code")))
+    return attempt(
+        str(typer.prompt("Code of your authenticator app, or a recovery code", err=True))
+    )
 
 
 def ask_password(username: str, *, stdin: bool) -> str:
@@ -196,7 +198,7 @@ def ask_password(username: str, *, stdin: bool) -> str:
 
 
 def _ask_password() -> str:
-    return str(typer.prompt("Password", hide_input=True))
+    return str(typer.prompt("Password", hide_input=True, err=True))
 
 
 @tokens.command("list")
@@ -331,7 +333,7 @@ WORDS = {
 
 
 def _ask(username: str) -> str:
-    return str(typer.prompt(f"Password of {username}", hide_input=True))
+    return str(typer.prompt(f"Password of {username}", hide_input=True, err=True))
 
 
 def day(moment: datetime | None) -> str:

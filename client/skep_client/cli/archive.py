@@ -78,7 +78,7 @@ def list_archived(
         ],
     )
     if more:
-        say(f"There are more: --limit {limit * 2}")
+        say(f"There are more: --limit {limit * 2}", err=True)
 
 
 def show(

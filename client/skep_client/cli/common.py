@@ -101,10 +101,13 @@ def print_json(value: BaseModel | Mapping[str, Any] | Iterable[BaseModel]) -> No
     def plain(model: BaseModel) -> Any:
         return model.model_dump(mode="json")
 
-    if isinstance(value, Mapping):
-        print(json.dumps(value))
-        return
-    print(json.dumps(plain(value) if isinstance(value, BaseModel) else [plain(v) for v in value]))
+    content: Any = value
+    if isinstance(value, BaseModel):
+        content = plain(value)
+    elif not isinstance(value, Mapping):
+        content = [plain(one) for one in value]
+    # At once: whoever reads it through a pipe may follow a job with it.
+    print(json.dumps(content), flush=True)
 
 
 def say_deleted(name: str, *, as_json: bool) -> None:

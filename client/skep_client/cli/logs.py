@@ -93,12 +93,12 @@ def logs(
             _copy(skep, found.id, out, prefix=prefix and not as_json, **filters)
 
 
-def show_log(skep: Skep, job_id: str) -> int:
+def show_log(skep: Skep, job_id: str, *, as_json: bool) -> int:
     """Follow a job to its end; the exit code says whether it succeeded."""
     from skep_client import calls
 
     show_start(skep, job_id)
-    _follow(skep, job_id, Printer())
+    _follow(skep, job_id, Printer(as_json=as_json))
     job = skep.run(calls.following(calls.job(job_id)))
     return exits.OK if job.state == "SUCCEEDED" else exits.FAILED
 

@@ -98,8 +98,8 @@ def declare_lost(node: Name, yes: Yes = False, as_json: Json = False) -> None:
     from skep_client import calls
 
     if not yes:
-        say(f"If {node} still runs, its tasks run twice until its agent comes back.")
-        typer.confirm(f"Is the machine of {node} surely off?", abort=True)
+        say(f"If {node} still runs, its tasks run twice until its agent comes back.", err=True)
+        typer.confirm(f"Is the machine of {node} surely off?", abort=True, err=True)
     with client() as skep:
         _print_node(skep.run(calls.declare_lost(node)), as_json)
 
@@ -233,22 +233,23 @@ def _agreed(skep: Skep, node: str, action: str, *, yes: bool, only: bool, as_jso
     if only and as_json:
         print_json(found)
         return False
-    _print_forecast(found)
-    return not only and typer.confirm(f"{action.capitalize()} {node}?", abort=True)
+    _print_forecast(found, err=not only)
+    return not only and typer.confirm(f"{action.capitalize()} {node}?", abort=True, err=True)
 
 
-def _print_forecast(found: NodeForecast) -> None:
+def _print_forecast(found: NodeForecast, *, err: bool) -> None:
     if not found.jobs:
-        say("No job runs there.")
+        say("No job runs there.", err=err)
     for job in found.jobs:
         name = f"{job.owner}/{job.name}" if job.name else "Another job"
         what = WHAT.get(job.what, job.what)
         tasks = "1 task" if job.tasks == 1 else f"{job.tasks} tasks"
         gpus = "1 GPU" if job.gpus == 1 else f"{job.gpus} GPUs"
-        say(f"{name} of {job.virtual_cluster or ANOTHER_VC} ({tasks} there, {gpus} in all) {what}.")
+        of = job.virtual_cluster or ANOTHER_VC
+        say(f"{name} of {of} ({tasks} there, {gpus} in all) {what}.", err=err)
     for vc in found.virtual_clusters:
         loses = ", ".join(f"{number} x {kind}" for kind, number in sorted(vc.loses.items()))
-        say(f"{vc.name} loses {loses} meanwhile.")
+        say(f"{vc.name} loses {loses} meanwhile.", err=err)
 
 
 def _print_node(node: Node, as_json: bool) -> None:

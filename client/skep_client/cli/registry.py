@@ -36,11 +36,11 @@ def login(
     """Store a user name and a password or token, which your jobs use to pull images."""
     import sys
 
-    username = username or typer.prompt("Username")
+    username = username or typer.prompt("Username", err=True)
     if password_stdin:
         password = sys.stdin.read().rstrip("\r\n")
     else:
-        password = str(typer.prompt("Password or token", hide_input=True))
+        password = str(typer.prompt("Password or token", hide_input=True, err=True))
     with client() as skep:
         made = skep.set_registry_credential(_name(registry), username, password, vc=vc)
     say(f"Stored for {made.registry}. Jobs use it at their next start; it was not tried yet.")

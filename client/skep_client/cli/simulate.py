@@ -186,6 +186,8 @@ def simulate(
             Path(html).write_text(render(lines, series), encoding="utf-8")
     except (WorkloadError, PolicyError) as error:
         _refuse(error.code, error.message, error.details, as_json)
+    except BrokenPipeError:  # of the standard output
+        raise
     except OSError as error:
         _refuse("not_written", f"{error.filename}: {error.strerror}", {}, as_json)
     if not as_json:

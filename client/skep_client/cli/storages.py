@@ -178,7 +178,7 @@ def keys(
 def _secret_key(stdin: bool) -> str:
     if stdin:
         return sys.stdin.read().rstrip("\r\n")
-    return str(typer.prompt("Secret key", hide_input=True))
+    return str(typer.prompt("Secret key", hide_input=True, err=True))
 
 
 def _bucket(address: str, endpoint: str, region: str, virtual_hosts: bool) -> dict[str, str]:

@@ -384,7 +384,7 @@ def _submitted(skep: Skep, job: Job, *, follow: bool, as_json: bool) -> None:
         say(f"  {skep.server}/jobs/{job.id}", err=True)
     if follow:
         with _goes_on(job):
-            code = show_log(skep, job.id)
+            code = show_log(skep, job.id, as_json=as_json)
         raise typer.Exit(code)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import httpx
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.client.test_cli_jobs import API, ID, JOB, NOW, server, skep  # noqa: F401
@@ -173,6 +174,25 @@ def test_finding_j15_a_file_is_submitted_under_another_name(server):  # noqa: F8
 def test_finding_j15_print_with_json_is_json(server):  # noqa: F811
     result = skep("run", "--print", "--json", "--name", "x", "--", "ls")
     assert json.loads(result.output)["name"] == "x"
+
+
+@pytest.mark.parametrize("words", [["submit", "-"], ["run", "--", "ls"], ["clone", ID]])
+def test_json_of_what_follows_a_job_is_json_only(words, server):  # noqa: F811
+    server.get("/virtual-clusters").respond(json={"results": [], "next": None})
+    for path in ("/jobs", f"/jobs/{ID}/clone"):
+        server.post(path).respond(201, json=JOB)
+    server.get(f"/jobs/{ID}").respond(json=JOB)
+    chunk = {"attempt_id": "a", "role": "worker", "index": 0, "rank": 0, "stream": "stdout",
+             "at": NOW, "text": "one\ntwo"}  # fmt: skip
+    page = {"next": 1, "more": False, "complete": True}
+    server.get(f"/jobs/{ID}/logs").side_effect = [
+        httpx.Response(200, json=page | {"chunks": chunks}) for chunks in ([chunk], [])
+    ]
+    done = skep(words[0], "--json", "-f", *words[1:], text=FILE)
+    job, *lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (job["id"], [line["text"] for line in lines]) == (ID, ["one", "two"])
+    assert done.exit_code == exits.FAILED
+    assert "train is FAILED" in done.stderr
 
 
 def test_finding_j15_a_copy_to_a_missing_folder_says_so(server, tmp_path):  # noqa: F811

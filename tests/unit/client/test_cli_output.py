@@ -174,6 +174,16 @@ def test_a_drain_prints_which_jobs_are_affected_and_asks(server):
     assert drained.called
 
 
+def test_what_is_asked_leaves_the_standard_output_to_json(server):
+    server.get("/nodes/gpu-1/forecast", params={"action": "drain"}).respond(json=FORECAST)
+    server.post("/nodes/gpu-1/drain").respond(json=node(draining=True))
+    server.post("/nodes/gpu-1/declare-lost").respond(json=node())
+    for command in ("drain", "declare-lost"):
+        done = skep("nodes", command, "gpu-1", "--json", text="y\n")
+        answer = " y\n"  # which the runner shows there
+        assert json.loads(done.stdout.removeprefix(answer))["name"] == "gpu-1"
+
+
 def test_a_drain_with_yes_asks_nothing(server):
     server.post("/nodes/gpu-1/drain").respond(json=node(draining=True))
     assert skep("nodes", "drain", "gpu-1", "--yes").exit_code == 0

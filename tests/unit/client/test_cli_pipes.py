@@ -28,6 +28,7 @@ ANSWERS = {
     f"{API}/jobs/{ID}/logs/download": {"text": "[worker-0] x\n"},
 }
 PRINTING = [["--help"], ["ls", "--help"], ["ls"], ["ls", "--json"], ["show", ID], ["logs", ID]]
+SIMULATED = ["simulate", "--jobs", "3", "--cluster", "1x8xV100", "--policy", "fifo", "--json"]
 
 
 def ended(
@@ -46,7 +47,7 @@ def closed_pipe():
     os.close(writing)
 
 
-@pytest.mark.parametrize("words", PRINTING, ids=" ".join)
+@pytest.mark.parametrize("words", [*PRINTING, SIMULATED], ids=" ".join)
 def test_a_reader_that_has_enough_is_no_failure_of_a_job(words, tmp_path, closed_pipe):
     done = ended(tmp_path, *words, stdout=closed_pipe, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (exits.PIPE, "")
