@@ -26,6 +26,7 @@ from skep_client.flow import (
     Outcome,
     Send,
     Step,
+    checked,
     exchange,
     refusal,
     repeated,
@@ -52,7 +53,7 @@ class Skep(BlockingApi):
         retry_delays_s: Sequence[float] = RETRY_DELAYS_S,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self.server = server.rstrip("/")
+        self.server = checked(server, token)
         self.token = token
         self._retry_delays_s = retry_delays_s
         verify = transport is not None or _trusted(self.server)
@@ -177,7 +178,7 @@ class AsyncSkep(AsyncApi):
         retry_delays_s: Sequence[float] = RETRY_DELAYS_S,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self.server = server.rstrip("/")
+        self.server = checked(server, token)
         self.token = token
         self._retry_delays_s = retry_delays_s
         verify = transport is not None or _trusted(self.server)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 import pydantic
@@ -39,6 +40,22 @@ class Sleep:
 
 Step = Send | Sleep
 Outcome = httpx.Response | httpx.TransportError | None
+
+
+def checked(server: str, token: str) -> str:
+    """Return the address of a server without a / at its end. Raises SkepError for what is none, and
+    for a token that no header can hold."""
+    try:
+        url = httpx.URL(server)
+        urlsplit(server)  # as WebSockets read it
+    except (httpx.InvalidURL, ValueError):
+        url = httpx.URL()
+    if url.scheme not in ("http", "https") or not url.host:
+        message = f"{server!r} is no address of a server, such as https://skep.example.org."
+        raise ServerUnreachable(message)
+    if not (token.isascii() and token.isprintable()):
+        raise SkepError(401, "not_authenticated", "The token has characters that no token has.")
+    return server.rstrip("/")
 
 
 def request_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -135,6 +136,9 @@ def options(
 
 
 def main() -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A name or a line of a log may have characters that the encoding of the output has not.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
     except BrokenPipeError:  # of standard error, when a wrong option is reported

@@ -24,7 +24,7 @@ with respx.mock:
 """
 ANSWERS = {
     f"{API}/jobs": {"json": {"results": [JOB], "next": None}},
-    f"{API}/jobs/{ID}": {"json": JOB},
+    f"{API}/jobs/{ID}": {"json": JOB | {"virtual_cluster": "größe"}},
     f"{API}/jobs/{ID}/logs/download": {"text": "[worker-0] x\n"},
 }
 PRINTING = [["--help"], ["ls", "--help"], ["ls"], ["ls", "--json"], ["show", ID], ["logs", ID]]
@@ -32,9 +32,10 @@ SIMULATED = ["simulate", "--jobs", "3", "--cluster", "1x8xV100", "--policy", "fi
 
 
 def ended(
-    tmp_path: Path, *words: str, stdout: int, stderr: int
+    tmp_path: Path, *words: str, stdout: int, stderr: int, encoding: str = "utf-8"
 ) -> subprocess.CompletedProcess[str]:
     environment = {"SKEP_SERVER": "https://skep.test", "SKEP_TOKEN": "t", "HOME": str(tmp_path)}
+    environment["PYTHONIOENCODING"] = encoding
     command = [sys.executable, "-c", PROGRAM, *words, json.dumps(ANSWERS)]
     return subprocess.run(command, env=environment, stdout=stdout, stderr=stderr, text=True)
 
@@ -62,3 +63,9 @@ def test_output_that_cannot_be_written_is_an_error(tmp_path):
     with open("/dev/full", "w") as full:
         done = ended(tmp_path, "ls", "--json", stdout=full.fileno(), stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (exits.FAILED, "[Errno 28] No space left on device\n")
+
+
+def test_a_character_that_the_output_cannot_hold_ends_nothing(tmp_path):
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    done = ended(tmp_path, "show", ID, **streams, encoding="ascii")
+    assert "gr\\xf6\\xdfe" in done.stdout, done.stderr

@@ -75,6 +75,19 @@ def test_a_lost_connection_is_tried_again_until_patience_ends():
     assert len(server.asked) == 3
 
 
+@pytest.mark.parametrize("server", ["skep.test", "https://skep.test:x", "http://[", "a b", ""])
+def test_what_is_no_address_is_refused_at_once(server):
+    with pytest.raises(ServerUnreachable, match="no address"):
+        Skep(server)
+
+
+@pytest.mark.parametrize("token", ["t\u00f6k", "a\nb"])
+def test_what_can_be_no_token_is_refused_at_once(token):
+    with pytest.raises(SkepError) as refused:
+        Skep("https://skep.test", token)
+    assert refused.value.status == 401
+
+
 def test_a_call_that_may_not_be_repeated_is_sent_once():
     server = Server(httpx.ReadError("gone"))
     with pytest.raises(ServerUnreachable):
