@@ -192,7 +192,7 @@ def ago(moment: datetime | None, now: datetime | None = None) -> str:
 
 
 def local_time(moment: datetime | None, *, seconds: bool = True) -> str:
-    """ "2026-11-29 14:20:05 CET": the time here with its zone; "" for none."""
+    """Return the time here with its zone, as in "2026-11-29 14:20:05 CET"; "" for none."""
     if moment is None:
         return ""
     return f"{moment.astimezone():%Y-%m-%d %H:%M{':%S' if seconds else ''} %Z}"
