@@ -39,6 +39,7 @@ from skep_platform.accounts import (
 from skep_platform.accounts.models import ApiToken, BrowserSession, DeviceLogin, User
 from skep_platform.audit import services as audit
 from skep_platform.core import caller, ports
+from skep_platform.core.bulk import deletion_time
 from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError, Unauthorized
 from skep_platform.core.events import record
 
@@ -448,7 +449,7 @@ def sign_out(user: User, *, keep_tokens: bool = False) -> None:
 def forget_expired() -> None:
     """Delete what is refused already: expired sessions and tokens."""
     import_module(settings.SESSION_ENGINE).SessionStore.clear_expired()
-    ApiToken.objects.filter(expiry__lt=timezone.now()).delete()
+    ApiToken.objects.filter(expiry__lt=deletion_time()).delete()
 
 
 @transaction.atomic

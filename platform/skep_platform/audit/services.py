@@ -17,7 +17,7 @@ from skep_jobfile.plain import plain, plain_data
 from skep_platform.audit.actions import ACTIONS
 from skep_platform.audit.models import AuditEntry, Outcome, first_id_at, time_of
 from skep_platform.core import caller
-from skep_platform.core.bulk import fetch, new
+from skep_platform.core.bulk import deletion_time, fetch, new
 from skep_platform.core.database import months
 from skep_platform.core.logs import MASK, SECRET_NAME, SECRET_TEXT
 from skep_platform.core.models import uuid7
@@ -191,7 +191,7 @@ def drop_old_months() -> list[str]:
     days = settings.SKEP_AUDIT_RETENTION_DAYS
     if days <= 0:
         return []
-    cutoff = timezone.now() - timedelta(days=days)
+    cutoff = deletion_time() - timedelta(days=days)
     old = [part.name for part in months.parts(TABLE) if part.until <= cutoff]
     newest = _newest_outside_months()
     if newest is not None and newest < first_id_at(cutoff):

@@ -12,11 +12,11 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Max, QuerySet
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from skep_platform.audit import services as audit
 from skep_platform.cluster.models import Node, NodeFault, NodeState
 from skep_platform.core import notifications
+from skep_platform.core.bulk import deletion_time
 from skep_platform.core.compiled import Compiled
 from skep_platform.core.events import record
 
@@ -66,7 +66,7 @@ def delete_old() -> int:
     days = settings.SKEP_EVENT_RETENTION_DAYS
     if days <= 0:
         return 0
-    before = timezone.now() - timedelta(days=days)
+    before = deletion_time() - timedelta(days=days)
     return NodeFault.objects.filter(at__lt=before).delete()[0]
 
 

@@ -37,6 +37,7 @@ from skep_platform.cluster.models import (
 )
 from skep_platform.core import one_by_one
 from skep_platform.core.api import AdminWrites, Body, IsAdmin, validated
+from skep_platform.core.bulk import deletion_time
 from skep_platform.core.compiled import Compiled, Given
 from skep_platform.core.errors import Conflict, NotFound, SkepError
 from skep_platform.core.events import record
@@ -142,7 +143,7 @@ def delete_old() -> int:
     days = settings.SKEP_EVENT_RETENTION_DAYS
     if days <= 0:
         return 0
-    before = timezone.now() - timedelta(days=days)
+    before = deletion_time() - timedelta(days=days)
     over = MaintenanceWindow.objects.filter(ends_at__lt=before).exclude(state__in=OPEN_WINDOWS)
     return over.delete()[0]
 

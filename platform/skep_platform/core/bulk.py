@@ -15,6 +15,7 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import AutoField, DateTimeField, Field, Model
 from django.db.models.base import ModelState
+from django.utils import timezone
 
 M = TypeVar("M", bound=Model)
 
@@ -60,6 +61,13 @@ def database_time() -> datetime:
     here are by the same clock."""
     [(now,)] = fetch("SELECT statement_timestamp()")
     return now
+
+
+def deletion_time() -> datetime:
+    """Return the time by which to choose what is too old to be kept: that of the database or of
+    this process, whichever is earlier. A clock that is far ahead deletes nothing before its
+    time."""
+    return min(database_time(), timezone.now())
 
 
 class Writes:

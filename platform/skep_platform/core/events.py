@@ -13,10 +13,9 @@ from typing import Any
 from django.conf import settings
 from django.db import connection
 from django.db.models import Max
-from django.utils import timezone
 
 from skep_jobfile.plain import plain, plain_data
-from skep_platform.core.bulk import new
+from skep_platform.core.bulk import deletion_time, new
 from skep_platform.core.models import Event
 from skep_platform.core.user_events import BY_KIND
 
@@ -158,7 +157,7 @@ def delete_old_events() -> int:
     days = settings.SKEP_EVENT_RETENTION_DAYS
     if days <= 0:
         return 0
-    return delete_oldest(Event, timezone.now() - timedelta(days=days))
+    return delete_oldest(Event, deletion_time() - timedelta(days=days))
 
 
 def delete_oldest(model: Any, before: Any) -> int:

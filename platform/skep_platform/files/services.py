@@ -17,6 +17,7 @@ from skep_limits import MAX_ARCHIVE_BYTES
 from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
 from skep_platform.core import ports
+from skep_platform.core.bulk import deletion_time, fetch
 from skep_platform.core.errors import SkepError
 from skep_platform.core.parse_pool import archives
 from skep_platform.files import queries
@@ -27,6 +28,7 @@ MAX_PER_OWNER = 20 * 1024**3  # bytes
 KEPT = timedelta(days=30)  # without use
 # Bytes without a row are those of an upload that is under way, or of one that was cut.
 ORPHANED = timedelta(days=1)
+BYTES = 0xF11E  # of advisory locks, with the hash of the bytes
 FOLDERS = [f"{number:02x}" for number in range(256)]
 
 
@@ -46,6 +48,7 @@ def upload(user: User, stream: IO[bytes]) -> Archive:
         _check_quota(user, sha256, size)
         store(sha256, copy)
         with transaction.atomic():
+            _lock_bytes(sha256)
             archive = _row(user, sha256, size, contents)
             audit.record("file.upload", "file", sha256, "", bytes=size, files=contents.files)
         store(sha256, copy)  # `tidy` may have deleted the bytes before the row was there
@@ -54,14 +57,21 @@ def upload(user: User, stream: IO[bytes]) -> Archive:
 
 def tidy() -> None:
     """Delete archives that were not used for long, and bytes that belong to no archive."""
-    now = timezone.now()
+    now = deletion_time()
     needed = ports.archives_in_use.call()
     unused = Archive.objects.exclude(pk__in=needed).filter(used_at__lt=now - KEPT)
     ports.forget_archives.call(unused)
     unused.delete()
     for name in _stored_before(now - ORPHANED):
-        if not Archive.objects.filter(sha256=name).exists():
-            delete_stored(name)
+        with transaction.atomic():
+            _lock_bytes(name)
+            if not Archive.objects.filter(sha256=name).exists():
+                delete_stored(name)
+
+
+def _lock_bytes(sha256: str) -> None:
+    """Until the transaction ends, no other one decides whether these bytes belong to an archive."""
+    fetch("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [BYTES, sha256])
 
 
 def store(sha256: str, archive: IO[bytes]) -> None:

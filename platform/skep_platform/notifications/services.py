@@ -17,7 +17,7 @@ from django.utils import timezone
 from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
 from skep_platform.core import notifications, user_events
-from skep_platform.core.bulk import insert_rows
+from skep_platform.core.bulk import deletion_time, insert_rows
 from skep_platform.core.errors import Conflict, NotFound, SkepError, TooMany
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
@@ -135,7 +135,7 @@ def _reminder(job_id: UUID, reason: dict[str, Any] | None, hours: float) -> Even
 def delete_old() -> int:
     """Delete notifications and deliveries that are older than SKEP_NOTIFICATION_RETENTION_DAYS, a
     bounded number at a time and for a bounded time; return how many."""
-    before = timezone.now() - timedelta(days=settings.SKEP_NOTIFICATION_RETENTION_DAYS)
+    before = deletion_time() - timedelta(days=settings.SKEP_NOTIFICATION_RETENTION_DAYS)
     until, deleted = time.monotonic() + BUDGET_S, 0
     for model in (Notification, Delivery):
         while time.monotonic() < until:

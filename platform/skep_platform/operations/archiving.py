@@ -30,7 +30,7 @@ from django.utils import timezone
 
 from skep_jobfile.addresses import without_credentials
 from skep_platform.core import notifications
-from skep_platform.core.bulk import fetch
+from skep_platform.core.bulk import deletion_time, fetch
 from skep_platform.core.failures import is_of_all, is_undone
 from skep_platform.core.models import Event
 from skep_platform.interactive.models import App, AppSession
@@ -159,7 +159,7 @@ def archived_before() -> datetime | None:
     if days <= 0:
         return None
     kept = (days, settings.SKEP_LOG_RETENTION_DAYS, settings.SKEP_METRIC_RETENTION_DAYS)
-    return timezone.now() - timedelta(days=max(kept))
+    return deletion_time() - timedelta(days=max(kept))
 
 
 def delete_old() -> int:
@@ -169,7 +169,7 @@ def delete_old() -> int:
     if days <= 0:
         return 0
     until, deleted = time.monotonic() + BUDGET_S, 0
-    over = ArchivedJob.objects.filter(archived_at__lt=timezone.now() - timedelta(days=days))
+    over = ArchivedJob.objects.filter(archived_at__lt=deletion_time() - timedelta(days=days))
     while time.monotonic() < until:
         oldest = list(over.order_by("archived_at").values_list("pk", flat=True)[:DELETED])
         deleted += _delete(ArchivedJob, pk__in=oldest) if oldest else 0

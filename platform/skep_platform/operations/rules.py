@@ -20,14 +20,13 @@ import structlog
 from django.db import DatabaseError, IntegrityError, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
 from skep_platform.cluster import services as cluster
 from skep_platform.cluster.models import Node, NodeState
 from skep_platform.core import failures, one_by_one
-from skep_platform.core.bulk import database_time, insert_rows
+from skep_platform.core.bulk import database_time, deletion_time, insert_rows
 from skep_platform.core.errors import Conflict, NotFound, SkepError
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
@@ -406,4 +405,4 @@ def _event(user: int, kind: str, rule: AlertRule, alert: Alert, message: str) ->
 
 def delete_old() -> int:
     """Delete alerts that ended long ago."""
-    return Alert.objects.filter(ended_at__lt=timezone.now() - KEPT).delete()[0]
+    return Alert.objects.filter(ended_at__lt=deletion_time() - KEPT).delete()[0]

@@ -17,6 +17,7 @@ from kombu.exceptions import OperationalError
 
 from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
+from skep_platform.core.bulk import deletion_time
 from skep_platform.core.compiled import Compiled
 from skep_platform.core.errors import Conflict, SkepError
 from skep_platform.core.notifications import notify_topic
@@ -198,7 +199,7 @@ def finish(
 
 def tidy() -> None:
     """Delete old simulations, and those beyond MOST_KEPT of a user."""
-    Simulation.objects.filter(finished_at__lt=timezone.now() - KEPT).delete()
+    Simulation.objects.filter(finished_at__lt=deletion_time() - KEPT).delete()
     for owner in (
         Simulation.objects.order_by()
         .values("owner")

@@ -15,6 +15,7 @@ from datetime import UTC, date, timedelta
 from django.db import connection
 from django.utils import timezone
 
+from skep_platform.core.bulk import deletion_time
 from skep_platform.jobs.models import Job
 from skep_platform.jobs.states import JobState
 from skep_platform.telemetry.models import PredictionDay
@@ -113,7 +114,7 @@ def last_days(days: int = DAYS) -> Mapping[str, Score]:
 
 def delete_old() -> int:
     """Delete days that are older than any answer. Returns how many rows."""
-    return PredictionDay.objects.filter(day__lt=timezone.now().date() - KEPT).delete()[0]
+    return PredictionDay.objects.filter(day__lt=deletion_time().date() - KEPT).delete()[0]
 
 
 ADD = """

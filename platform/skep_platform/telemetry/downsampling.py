@@ -23,7 +23,7 @@ from django.conf import settings
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from skep_platform.core.bulk import fetch
+from skep_platform.core.bulk import deletion_time, fetch
 from skep_platform.core.database import months
 
 log = structlog.get_logger(__name__)
@@ -222,7 +222,7 @@ def merge_old() -> int:
     not find."""
     until, written = time.monotonic() + BUDGET_S, 0
     for coarse, days in reversed(list(steps())):  # so that what is very old becomes days at once
-        before = timezone.now() - timedelta(days=days)
+        before = deletion_time() - timedelta(days=days)
         for kind, statement in KINDS.items():
             made: set[datetime] = set()
             while time.monotonic() < until and (since := _oldest(kind, coarse, before)):
@@ -277,9 +277,10 @@ def add_months() -> int:
 def drop_old_months() -> list[str]:
     """Drop the partitions that are older than all that is kept, and those whose rows were all
     merged. Returns their names; none where rows are kept for ever."""
-    now, kept = timezone.now(), kept_days()
+    kept = kept_days()
     if kept <= 0:
         return []
+    now = deletion_time()
     merged = dict(steps())
     after = (min(merged.values(), default=kept), merged.get(DAY_S, kept), kept)
     dropped = []

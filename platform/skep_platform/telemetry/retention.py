@@ -21,6 +21,7 @@ from django.db import connection
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from skep_platform.core.bulk import deletion_time
 from skep_platform.core.errors import Gone
 from skep_platform.core.events import record
 from skep_platform.core.models import Event
@@ -79,7 +80,7 @@ def delete_old_logs() -> int:
 
 
 def _over() -> list[UUID]:
-    end = timezone.now() - timedelta(days=settings.SKEP_LOG_RETENTION_DAYS)
+    end = deletion_time() - timedelta(days=settings.SKEP_LOG_RETENTION_DAYS)
     jobs = Job.objects.filter(finished_at__lte=end, logs_deleted_at=None).order_by("finished_at")
     return list(jobs.values_list("pk", flat=True)[:JOBS])
 
@@ -100,7 +101,7 @@ def delete_old_rollups() -> int:
     days = settings.SKEP_METRIC_RETENTION_DAYS
     if days <= 0:
         return 0
-    now = timezone.now()
+    now = deletion_time()
     before, samples = now - timedelta(days=days), now - timedelta(days=downsampling.kept_days())
     # The log of a job that goes on must not be read once more.
     over = MetricLog.objects.filter(at__lt=before, due_at=None, job__metrics_rank=None)

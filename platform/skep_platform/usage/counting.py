@@ -21,9 +21,8 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.utils import timezone
 
-from skep_platform.core.bulk import fetch
+from skep_platform.core.bulk import deletion_time, fetch
 from skep_platform.telemetry.downsampling import GPU_ROWS
 
 LOCK = 0x5CEE  # of PostgreSQL's advisory locks: one round at a time
@@ -240,7 +239,7 @@ def merge_old_days(today: date | None = None) -> int:
     days = settings.SKEP_USAGE_JOB_RETENTION_DAYS
     if days <= 0:
         return 0
-    before = (today or timezone.now().astimezone(UTC).date()) - timedelta(days=days)
+    before = (today or deletion_time().astimezone(UTC).date()) - timedelta(days=days)
     end, merged = time.monotonic() + BUDGET_S, 0
     while time.monotonic() < end:
         with transaction.atomic():
@@ -286,7 +285,7 @@ def delete_old_days(today: date | None = None) -> int:
     days = settings.SKEP_USAGE_RETENTION_DAYS
     if days <= 0:
         return 0
-    before = (today or timezone.now().astimezone(UTC).date()) - timedelta(days=days)
+    before = (today or deletion_time().astimezone(UTC).date()) - timedelta(days=days)
     with transaction.atomic(), connection.cursor() as cursor:
         wait_for_count()
         cursor.execute("DELETE FROM usage_usageday WHERE day < %s::date", [before])

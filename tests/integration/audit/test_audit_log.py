@@ -12,6 +12,7 @@ import time_machine
 from asgiref.sync import sync_to_async
 from django.db import ProgrammingError, connection, transaction
 from django.utils import timezone
+from tests.support.clocks import every_clock_at
 from tests.support.platform_factories import make_user, make_vc
 
 from skep_platform.accounts.services import create_token
@@ -172,10 +173,10 @@ def test_retention_drops_whole_months_and_makes_new_ones(settings):
         tasks.tidy()
         services.record("node.cordon", "node", "n", "of-march")
         assert {"audit_entry_2031_03", "audit_entry_2031_04", "audit_entry_2031_05"} <= partitions()
-    with time_machine.travel(start + timedelta(days=732), tick=False):
+    with every_clock_at(start + timedelta(days=732), tick=False):
         tasks.tidy()  # the month of March is not over for long enough
         assert AuditEntry.objects.filter(target_name="of-march").exists()
-    with time_machine.travel(start + timedelta(days=730 + 17), tick=False):
+    with every_clock_at(start + timedelta(days=730 + 17), tick=False):
         tasks.tidy()
         assert not AuditEntry.objects.filter(target_name="of-march").exists()
         assert "audit_entry_2031_03" not in partitions()
@@ -189,13 +190,13 @@ def test_entries_outside_of_all_months_are_stored_and_kept_as_long(settings):
     """As after a year without the task."""
     settings.SKEP_AUDIT_RETENTION_DAYS = 30
     far = datetime(2040, 1, 2, tzinfo=UTC)
-    with time_machine.travel(far, tick=False):
+    with every_clock_at(far, tick=False):
         services.drop_old_months()
         services.record("node.cordon", "node", "n", "early")
-    with time_machine.travel(far + timedelta(days=29), tick=False):
+    with every_clock_at(far + timedelta(days=29), tick=False):
         services.drop_old_months()
         assert AuditEntry.objects.filter(target_name="early").exists()
-    with time_machine.travel(far + timedelta(days=31), tick=False):
+    with every_clock_at(far + timedelta(days=31), tick=False):
         services.drop_old_months()
         assert not AuditEntry.objects.filter(target_name="early").exists()
         services.record("node.cordon", "node", "n", "later")

@@ -9,6 +9,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from uuid import uuid4
 import pytest
 from django.conf import settings
 from django.core.files.storage import FileSystemStorage, storages
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 from tests.support.archives import packed
 from tests.support.gateway_live import login
@@ -27,6 +28,7 @@ from tests.support.platform_factories import join_node, make_user, release
 
 from skep_limits import MAX_ARCHIVE_BYTES
 from skep_platform.accounts import services as accounts
+from skep_platform.core.bulk import fetch
 from skep_platform.files import queries, services
 from skep_platform.files.models import Archive
 from skep_platform.jobs.models import Job, JobFiles
@@ -292,3 +294,30 @@ class TestTidy:
         os.utime(storages["files"].path(queries.path_of("a" * 64)), (0, 0))
         services.tidy()
         assert stored() == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_bytes_of_which_an_archive_is_being_made_stay():
+    """They are a leftover until the archive is there for all to see."""
+    services.store(SHA256, _file(ARCHIVE))
+    os.utime(storages["files"].path(queries.path_of(SHA256)), (0, 0))
+    with ThreadPoolExecutor(1) as other:
+        with transaction.atomic():
+            services._lock_bytes(SHA256)
+            Archive.objects.create(
+                owner=make_user(), sha256=SHA256, size=1, unpacked_size=1, files=1
+            )
+            tidying = other.submit(_tidy)
+            wait_until(lambda: fetch(WAITING)[0][0], "the lock")
+        tidying.result(30)
+    assert stored() == [SHA256]
+
+
+WAITING = """
+SELECT EXISTS (SELECT FROM pg_locks WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid)))
+"""
+
+
+def _tidy() -> None:
+    services.tidy()
+    connection.close()

@@ -10,6 +10,7 @@ import time_machine
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from tests.support.clocks import every_clock_at
 from tests.support.jobs_world import attempts_of, explain, job_file, placed, report, submit, tick
 from tests.support.platform_api import Api
 from tests.support.platform_factories import make_job, make_user, make_vc
@@ -253,7 +254,7 @@ class TestOthers:
         notify("job.failed", "job", make_job(vc, alice).pk, "Failed.")
         collecting.collect()
         assert services.delete_old() == 0
-        with time_machine.travel(timezone.now() + timedelta(days=31)):
+        with every_clock_at(timezone.now() + timedelta(days=31)):
             assert services.delete_old() == 2
         assert not Notification.objects.exists()
 

@@ -7,12 +7,12 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-import time_machine
 from asgiref.sync import async_to_sync, sync_to_async
 from django.core.files.storage import storages
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from tests.support.clocks import every_clock_at
 from tests.support.gateway_rows import frame, running_attempt
 from tests.support.platform_factories import release
 
@@ -79,7 +79,7 @@ def test_a_download_is_broken_off_when_the_log_is_deleted_meanwhile(monkeypatch)
         return found + b"".join([piece async for piece in pieces])
 
     def delete() -> None:
-        with time_machine.travel(timezone.now() + timedelta(hours=1)):
+        with every_clock_at(timezone.now() + timedelta(hours=1)):
             assert retention.delete_old_logs() == 1
 
     assert async_to_sync(read)(lambda: None) == 5 * b"abc\n"

@@ -13,6 +13,7 @@ import time_machine
 from django.db import connection, connections
 from django.db.models import Sum
 from django.test.utils import CaptureQueriesContext
+from tests.support.clocks import every_clock_at
 from tests.support.gateway_rows import running_attempt
 
 from skep_platform.core.bulk import fetch
@@ -37,7 +38,7 @@ def run(at: datetime) -> None:
     """The periodic task at that time. It drops what the same transaction has inserted only after
     keys were checked."""
     connection.check_constraints()
-    with time_machine.travel(at, tick=False):
+    with every_clock_at(at, tick=False):
         tasks.delete_old_rollups()
     connection.check_constraints()
 
@@ -199,7 +200,7 @@ def test_two_runs_at_once_merge_each_row_once():
             connections.close_all()
 
     try:
-        with time_machine.travel(START + 20 * DAY), ThreadPoolExecutor(2) as pool:
+        with every_clock_at(START + 20 * DAY), ThreadPoolExecutor(2) as pool:
             runs = [pool.submit(merge) for _ in range(2)]
             assert sum(found.result() for found in runs) >= 2 * 4 * 4
         assert samples() == before
@@ -217,12 +218,12 @@ def test_a_month_that_is_read_is_left_to_the_next_run(settings):
         with reader.cursor() as cursor:
             reader.set_autocommit(False)
             cursor.execute("SELECT count(*) FROM telemetry_gpurollup")
-            with time_machine.travel(START + 200 * DAY, tick=False):
+            with every_clock_at(START + 200 * DAY, tick=False):
                 left = downsampling.drop_old_months()
             assert "telemetry_gpurollup_2040_01" not in left
             assert "telemetry_taskrollup_2040_01" in left
         reader.rollback()
-        with time_machine.travel(START + 200 * DAY, tick=False):
+        with every_clock_at(START + 200 * DAY, tick=False):
             assert "telemetry_gpurollup_2040_01" in downsampling.drop_old_months()
     finally:
         reader.close()
