@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from secrets import token_hex
 from typing import IO, cast
 
 from skep_client.client import Skep
@@ -222,15 +223,26 @@ def _make_folder(into: Path, path: Path) -> None:
 
 
 def _make_file(tar: tarfile.TarFile, member: tarfile.TarInfo, into: Path, path: Path) -> None:
+    """Write a file, which has its name when it is whole: a copy that is cut off leaves what was
+    there before."""
     _make_folder(into, path.parent)
     if path.is_symlink():
         path.unlink()
     source = tar.extractfile(member)
     assert source is not None, "it is a plain file"
+    # What is there and no file, as /dev/null, is written to.
+    part = path if path.exists() and not path.is_file() else path.with_name(f".{token_hex(8)}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     mode = 0o755 if member.mode & 0o100 else 0o644
-    with open(os.open(path, flags, mode), "wb") as file:
-        shutil.copyfileobj(source, file, PIECE_BYTES)
+    try:
+        with open(os.open(part, flags, mode), "wb") as file:
+            shutil.copyfileobj(source, file, PIECE_BYTES)
+        if part != path:
+            os.replace(part, path)
+    except BaseException:
+        if part != path:
+            part.unlink(missing_ok=True)
+        raise
     with suppress(OverflowError, ValueError):  # a moment that no file system knows
         os.utime(path, (member.mtime, member.mtime))
 

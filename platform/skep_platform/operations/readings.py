@@ -273,10 +273,18 @@ def queues() -> list[Queue]:
         # Messages are pushed at the left and taken at the right.
         length: Any = broker.llen(key)
         oldest: Any = broker.lindex(key, -1)
-        sent = json.loads(oldest)["headers"].get(SENT) if oldest else None
+        sent = _sent_at(oldest) if oldest else None
         lag = max(time.time() - sent, 0.0) if isinstance(sent, int | float) else None
         found.append(Queue(name, length, lag))
     return found
+
+
+def _sent_at(message: str | bytes) -> object:
+    """Return when a message was sent; None where it does not say so, as one of another program."""
+    try:
+        return json.loads(message)["headers"].get(SENT)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -421,6 +421,12 @@ class TestPlatform:
         assert len(found["tables"]) == 10
         assert found["planned_at"] is not None
 
+    @pytest.mark.parametrize("message", ["", "{}", "[1]", '{"headers": null}', "no JSON"])
+    def test_a_message_of_another_program_has_no_age(self, admin, message):
+        valkey().lpush("skep:default", message)
+        queues = {q["name"]: q for q in admin.get("/health/platform").json()["queues"]}
+        assert (queues["default"]["messages"], queues["default"]["lag_s"]) == (1, None)
+
     def test_without_redis_the_rest_is_shown(self, admin, monkeypatch):
         def away() -> object:
             raise redis.ConnectionError("refused")

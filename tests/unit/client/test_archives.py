@@ -181,6 +181,15 @@ def test_nothing_is_written_through_a_link_that_was_there(tmp_path):
     assert (inside / "f").read_bytes() == b"x"
 
 
+def test_a_copy_that_is_cut_off_leaves_what_was_there(tmp_path):
+    (tmp_path / "f").write_bytes(b"before")
+    whole = archive(("f", FILE, "", 5000)).getvalue()
+    with pytest.raises(SkepError, match="unexpected end"):
+        unpack(io.BytesIO(whole[:4000]), tmp_path, same)
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
+    assert (tmp_path / "f").read_bytes() == b"before"
+
+
 @pytest.mark.parametrize("data", [b"", b"no archive", b"\0" * 700, os.urandom(5000)])
 def test_bytes_that_are_no_archive_do_nothing(tmp_path, data):
     with contextlib.suppress(SkepError):
