@@ -158,7 +158,13 @@ class Skep(BlockingApi):
         with Subscription(self.server, self.token, "job", job_id) as changes:
             while True:
                 left = calls.OUTAGE_S if end is None else max(0.0, end - time.monotonic())
-                job = self.run(calls.following(calls.job(job_id), left))
+                outage_s = min(left, calls.OUTAGE_S)
+                try:
+                    job = self.run(calls.following(calls.job(job_id), outage_s))
+                except ServerUnreachable as error:
+                    if end is None or left > outage_s:
+                        raise
+                    raise TimeoutError(f"{error} (after {timeout_s:g} s)") from error
                 if job.is_finished:
                     return job
                 left = WAIT_LOOK_S if end is None else min(WAIT_LOOK_S, end - time.monotonic())

@@ -9,6 +9,7 @@ import io
 import os
 import posixpath
 import shutil
+import stat
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
@@ -226,16 +227,18 @@ def _make_file(tar: tarfile.TarFile, member: tarfile.TarInfo, into: Path, path: 
     """Write a file, which has its name when it is whole: a copy that is cut off leaves what was
     there before."""
     _make_folder(into, path.parent)
-    if path.is_symlink():
-        path.unlink()
     source = tar.extractfile(member)
     assert source is not None, "it is a plain file"
-    # What is there and no file, as /dev/null, is written to.
-    part = path if path.exists() and not path.is_file() else path.with_name(f".{token_hex(8)}.part")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     mode = 0o755 if member.mode & 0o100 else 0o644
+    known = path.stat(follow_symlinks=False) if os.path.lexists(path) else None
+    part = path.with_name(f".{token_hex(8)}.part")
+    if known and not stat.S_ISREG(known.st_mode) and not stat.S_ISLNK(known.st_mode):
+        part = path  # it is written to, as /dev/null
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     try:
         with open(os.open(part, flags, mode), "wb") as file:
+            if known and stat.S_ISREG(known.st_mode):
+                os.fchmod(file.fileno(), stat.S_IMODE(known.st_mode))
             shutil.copyfileobj(source, file, PIECE_BYTES)
         if part != path:
             os.replace(part, path)

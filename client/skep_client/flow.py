@@ -125,7 +125,7 @@ def _notice(request: httpx.Request, outcome: Outcome, outage_s: float) -> str:
 
 
 def _server(request: httpx.Request) -> str:
-    return str(request.url.copy_with(path="/", query=None))
+    return str(request.url.copy_with(path="/", query=None, userinfo=b""))
 
 
 def _worth_repeating(call: Call[Any], outcome: Outcome) -> bool:

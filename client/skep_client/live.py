@@ -9,7 +9,9 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 POLL_S = 0.5  # between two looks where no WebSocket can be opened
-REOPEN_S = 15.0  # between two tries to open it, at least
+REOPEN_S = 15.0  # before the first try to open it again; the pause doubles while it fails
+REOPEN_MOST_S = 240.0
+OPEN_S = 5.0
 
 
 def is_loopback(server: str) -> bool:
@@ -25,10 +27,10 @@ class Subscription:
         self._server, self._token = server, token
         self._request = json.dumps({"subscribe": topic, "id": subject_id})
         self._socket: Any = None
-        self._reopen_at = 0.0
+        self._pause_s, self._reopen_at = REOPEN_S, 0.0
 
     def __enter__(self) -> Self:
-        self._open()
+        self._open(OPEN_S)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -39,7 +41,7 @@ class Subscription:
         from websockets.exceptions import WebSocketException
 
         if self._socket is None and time.monotonic() >= self._reopen_at:
-            self._open()
+            self._open(min(OPEN_S, at_most_s))
             if self._socket is not None:
                 return  # of what changed before there is no notification
         if self._socket is None:
@@ -50,9 +52,9 @@ class Subscription:
         except TimeoutError:
             pass
         except (OSError, WebSocketException):  # a web server that restarts; polling goes on
-            self._close()
+            self._lost()
 
-    def _open(self) -> None:
+    def _open(self, within_s: float) -> None:
         from websockets.exceptions import WebSocketException
         from websockets.sync.client import connect
 
@@ -62,14 +64,21 @@ class Subscription:
             self._socket = connect(
                 server._replace(scheme=scheme, path=f"{server.path}/ws/live").geturl(),
                 additional_headers={"Authorization": f"Bearer {self._token}"},
-                open_timeout=5,
+                open_timeout=within_s,
                 proxy=None if is_loopback(self._server) else True,
             )
             self._socket.send(self._request)
         except (OSError, WebSocketException):
-            self._close()
+            self._lost()
+        else:
+            self._pause_s = REOPEN_S
+
+    def _lost(self) -> None:
+        self._close()
         # Not all at once: a server that restarts has the followers of many jobs.
-        self._reopen_at = time.monotonic() + REOPEN_S * random.uniform(1, 1.5)  # noqa: S311
+        pause = self._pause_s * random.uniform(1, 1.5)  # noqa: S311
+        self._reopen_at = time.monotonic() + pause
+        self._pause_s = min(2 * self._pause_s, REOPEN_MOST_S)
 
     def _close(self) -> None:
         if self._socket is not None:

@@ -117,10 +117,11 @@ def set_quotas(
     claims.lock()
     owned = claims.read()
     before = dict(vc.quotas.values_list("gpu_model", "gpus"))
-    if read is not None and _normalized(read) != before:
+    after = _normalized(quotas)
+    # What is as it shall be was changed so by this very request, whose answer was lost.
+    if read is not None and before not in (_normalized(read), after):
         message = "Someone else has changed the quotas meanwhile; look at them and try again."
         raise Conflict(message, code="quotas_stale", quotas=before)
-    after = _normalized(quotas)
     _check_capacity(vc, before, after)
     vc.quotas.exclude(gpu_model__in=after).delete()
     Quota.objects.bulk_create(

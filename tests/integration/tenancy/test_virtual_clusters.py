@@ -152,7 +152,9 @@ def test_quotas_that_were_changed_since_they_were_read_are_not_overwritten(admin
     assert answer.json()["details"] == {"quotas": {"A100": 4}}
     assert Quota.objects.get(vc__name="a").gpus == 4
     fresh = {"quotas": {"A100": 4, "T4": 2}, "before": {"A100": 4, "T4": 0}}
-    assert admin.put("/virtual-clusters/a/quotas", fresh).json()["quotas"] == {"A100": 4, "T4": 2}
+    for _ in range(2):  # once more, as the first answer was lost
+        answer = admin.put("/virtual-clusters/a/quotas", fresh)
+        assert answer.json()["quotas"] == {"A100": 4, "T4": 2}
 
 
 def test_model_that_no_node_has_yet_may_be_reserved(admin):

@@ -183,11 +183,32 @@ def test_nothing_is_written_through_a_link_that_was_there(tmp_path):
 
 def test_a_copy_that_is_cut_off_leaves_what_was_there(tmp_path):
     (tmp_path / "f").write_bytes(b"before")
-    whole = archive(("f", FILE, "", 5000)).getvalue()
-    with pytest.raises(SkepError, match="unexpected end"):
-        unpack(io.BytesIO(whole[:4000]), tmp_path, same)
-    assert [path.name for path in tmp_path.iterdir()] == ["f"]
+    (tmp_path / "l").symlink_to("f")
+    for name in "fl":
+        whole = archive((name, FILE, "", 5000)).getvalue()
+        with pytest.raises(SkepError, match="unexpected end"):
+            unpack(io.BytesIO(whole[:4000]), tmp_path, same)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["f", "l"]
+    assert (tmp_path / "l").is_symlink()
     assert (tmp_path / "f").read_bytes() == b"before"
+
+
+def test_a_file_that_only_its_owner_may_read_stays_so(tmp_path):
+    (tmp_path / "f").touch(0o600)
+    unpack(archive(("f", FILE, "", 1)), tmp_path, same)
+    assert (tmp_path / "f").read_bytes() == b"x"
+    assert (tmp_path / "f").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_no_file_is_written_to(tmp_path):
+    os.mkfifo(tmp_path / "f")
+    reader = os.open(tmp_path / "f", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        unpack(archive(("f", FILE, "", 3)), tmp_path, same)
+        assert os.read(reader, 10) == b"xxx"
+    finally:
+        os.close(reader)
+    assert (tmp_path / "f").is_fifo()
 
 
 @pytest.mark.parametrize("data", [b"", b"no archive", b"\0" * 700, os.urandom(5000)])

@@ -88,6 +88,19 @@ def test_a_subscription_is_not_opened_again_at_each_look(monkeypatch):
     assert len(notifier.asked) == 1
 
 
+def test_the_pause_before_it_is_opened_again_grows_while_that_fails(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(live.time, "monotonic", clock)
+    changes = Subscription("http://127.0.0.1:1", "t", "job", ID)
+    found = []
+    for _ in range(7):
+        changes._open(1)
+        found.append(changes._reopen_at - clock.now)
+        clock.now = changes._reopen_at
+    assert all(1 <= pause / least <= 1.5 for pause, least in zip(
+        found, (15, 30, 60, 120, 240, 240, 240), strict=True))  # fmt: skip
+
+
 class Clock:
     now = 0.0
 
@@ -154,7 +167,7 @@ async def test_the_async_wait_outlasts_an_outage(no_pause):
 
 def test_a_wait_with_a_limit_gives_up_then():
     server = Server(AWAY)
-    with skep(server, ()) as client, pytest.raises(ServerUnreachable):
+    with skep(server, ()) as client, pytest.raises(TimeoutError, match="after 1 s"):
         client.wait(ID, timeout_s=1)
     assert len(server.asked) == 1
 
