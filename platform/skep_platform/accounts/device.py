@@ -21,6 +21,7 @@ from skep_platform.accounts import services
 from skep_platform.accounts.models import ApiToken, DeviceLogin, User
 from skep_platform.audit import services as audit
 from skep_platform.core import caller
+from skep_platform.core.bulk import deletion_time
 from skep_platform.core.errors import NotFound, SkepError, Unauthorized
 
 LIFETIME_S = 600
@@ -134,7 +135,7 @@ REASONS = {
 
 def forget_expired() -> None:
     """Delete logins that were not finished in time."""
-    DeviceLogin.objects.filter(expires_at__lte=timezone.now()).delete()
+    DeviceLogin.objects.filter(expires_at__lte=deletion_time()).delete()
 
 
 def _digest(device: str) -> str:

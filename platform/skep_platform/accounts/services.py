@@ -448,8 +448,10 @@ def sign_out(user: User, *, keep_tokens: bool = False) -> None:
 
 def forget_expired() -> None:
     """Delete what is refused already: expired sessions and tokens."""
-    import_module(settings.SESSION_ENGINE).SessionStore.clear_expired()
-    ApiToken.objects.filter(expiry__lt=deletion_time()).delete()
+    now = deletion_time()
+    sessions = import_module(settings.SESSION_ENGINE).SessionStore.get_model_class().objects
+    sessions.filter(expire_date__lt=now).delete()
+    ApiToken.objects.filter(expiry__lt=now).delete()
 
 
 @transaction.atomic

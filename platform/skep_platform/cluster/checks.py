@@ -55,6 +55,8 @@ after_maintenance = on_join
 def require(node: Node, rounds: int, cause: str, user: User | None = None) -> NodeCheck:
     """Cordon a node until it has passed so many rounds in a row, and its maintenance is over; then
     it is used whoever had cordoned it before. The first round is due now."""
+    # Before its windows, as all others do.
+    Node.objects.select_for_update(no_key=True).get(pk=node.pk)
     if not services.active_windows(node).update(was_cordoned=False, was_draining=False):
         services.end_drain(node.name)
     reason = f"{WAITS} ({cause})."
@@ -185,6 +187,8 @@ def _release(node: Node) -> None:
         services.uncordon(None, node.name)
         return
     Node.objects.filter(pk=node.pk).update(checks_needed=0)
+    # A server of an earlier version took the cordon for one of others.
+    services.active_windows(node).update(was_cordoned=False, was_draining=False)
     services.set_use(None, node.name, "cordoned", cordon_reason=window.cordon_reason)
 
 

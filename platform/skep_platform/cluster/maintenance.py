@@ -166,17 +166,20 @@ def _advance(node_id: UUID, now: datetime) -> None:
 
 def _begin(window: MaintenanceWindow, node: Node, now: datetime) -> None:
     """Drain a node. A cordon of someone else keeps its reason, and that of the checks, too."""
+    if window.ends_at <= now:  # no server was there meanwhile: the node was in use
+        window.state = MaintenanceState.ENDED
+        window.save(update_fields=["state", "updated_at"])
+        return
     before = services.active_windows(node).first()
     window.state = MaintenanceState.ACTIVE
     window.was_cordoned = node.cordoned and not services.is_ours(node)
     window.was_draining = (
         window.was_cordoned and node.draining and (before is None or before.was_draining)
     )
-    if window.ends_at > now:
-        shown = window.was_cordoned or node.checks_needed
-        reason = {} if shown else {"cordon_reason": window.cordon_reason}
-        services.set_use(None, node.name, "drained", cordoned=True, draining=True, **reason)
-        node.refresh_from_db()
+    shown = window.was_cordoned or node.checks_needed
+    reason = {} if shown else {"cordon_reason": window.cordon_reason}
+    services.set_use(None, node.name, "drained", cordoned=True, draining=True, **reason)
+    node.refresh_from_db()
     window.save(update_fields=["state", "was_cordoned", "was_draining", "updated_at"])
 
 

@@ -242,8 +242,8 @@ def active_windows(node: Node) -> QuerySet[MaintenanceWindow]:
 
 @transaction.atomic
 def set_use(user: User | None, name: str, verb: str, **wanted: bool | str) -> Node:
-    """Change whether a node is used, and record it. Checks and maintenance do so by this alone, and
-    may take it back."""
+    """Change whether a node is used, and record it. Checks and maintenance cordon by this alone, as
+    they take it back."""
     node = _named(name, Node.objects.select_for_update(no_key=True))
     if any(getattr(node, column) != value for column, value in wanted.items()):
         Node.objects.filter(pk=node.pk).update(**wanted, updated_at=Now())

@@ -63,10 +63,15 @@ def tidy() -> None:
     ports.forget_archives.call(unused)
     unused.delete()
     for name in _stored_before(now - ORPHANED):
-        with transaction.atomic():
-            _lock_bytes(name)
-            if not Archive.objects.filter(sha256=name).exists():
-                delete_stored(name)
+        if not Archive.objects.filter(sha256=name).exists():
+            _delete_left_over(name)
+
+
+@transaction.atomic
+def _delete_left_over(sha256: str) -> None:
+    _lock_bytes(sha256)
+    if not Archive.objects.filter(sha256=sha256).exists():
+        delete_stored(sha256)
 
 
 def _lock_bytes(sha256: str) -> None:

@@ -95,6 +95,7 @@ class Session:
         self.epoch = epoch
         self._first_state = first_state
         self._sent = SessionState(epoch, keeps=KEEPS in features)
+        self._sent_frame = ""  # where attempts could not be described
         self._heartbeats: LatestValue[Heartbeat] = LatestValue()
         self._inventories: LatestValue[Inventory] = LatestValue()
         self._changes: LatestValue[None] = LatestValue()
@@ -267,8 +268,12 @@ class Session:
                 state = await groups().desired_frame(self.node_id, self._sent)
             if state is not None:
                 telemetry.hold(self.node_id, state.attempts, state.kept)
-                await self._socket.send(state.frame)
-                self._sent = self._sent._replace(revision=state.revision)
+                if state.frame != self._sent_frame:
+                    await self._socket.send(state.frame)
+                # Whether they can be described is asked again at each heartbeat.
+                self._sent_frame = state.frame if state.kept else ""
+                revision = None if state.kept else state.revision
+                self._sent = self._sent._replace(revision=revision)
 
     async def _send_orders(self) -> None:
         """Send orders to open streams. One that is lost with the broker is asked for again by its

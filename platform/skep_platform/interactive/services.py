@@ -17,6 +17,7 @@ from django.utils import timezone
 from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
 from skep_platform.core import notifications
+from skep_platform.core.bulk import deletion_time
 from skep_platform.core.errors import Conflict, Forbidden, SkepError, TooMany, Unavailable
 from skep_platform.core.events import record
 from skep_platform.interactive import queries, templates
@@ -216,7 +217,7 @@ def redeem(label: str, code: str, state: str) -> str | None:
 
 def tidy() -> None:
     """Delete logins that ended, a bounded number."""
-    old = AppSession.objects.filter(expires_at__lt=timezone.now()).order_by("expires_at")[:10_000]
+    old = AppSession.objects.filter(expires_at__lt=deletion_time()).order_by("expires_at")[:10_000]
     AppSession.objects.filter(pk__in=old.values("pk")).delete()
 
 

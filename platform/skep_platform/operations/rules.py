@@ -39,7 +39,8 @@ from skep_platform.telemetry import idle
 log = structlog.get_logger(__name__)
 MOST_RULES = 100
 MOST_RECIPIENTS = 50
-MOST = 200  # alerts of one rule that are raised, and that fire, in one evaluation
+MOST = 200  # alerts of one rule that are raised, that fire and that end, in one evaluation
+EVENTS = 1000  # that one statement stores
 KEPT = timedelta(days=90)  # ended alerts
 FIELDS = ("name", "kind", "threshold", "for_minutes", "action", "enabled")
 
@@ -80,7 +81,7 @@ def update(rule_id: UUID, recipients: Collection[str] | None = None, **changes: 
         fired = list(rule.alerts.filter(ended_at=None, fired_at__isnull=False))
         for alert in fired:
             alert.details[PENDING] = after["action"] != RuleAction.NOTIFY
-        Alert.objects.bulk_update(fired, ["details"])
+        Alert.objects.bulk_update(fired, ["details"], batch_size=MOST)
     for name, value in changes.items():
         setattr(rule, name, value)
     _check(rule)
@@ -108,7 +109,9 @@ def _close(rule: AlertRule, what: str) -> None:
     alerts = rule.alerts.filter(ended_at=None)
     alerts.filter(fired_at=None).delete()
     fired = list(alerts.order_by("pk"))
-    _notify(rule, "platform.alert_over", fired, f"Over, as the rule was {what}: ")
+    others = f", and {len(fired) - MOST:,} others" if len(fired) > MOST else ""
+    why = f"Over{others}, as the rule was {what}: "
+    _notify(rule, "platform.alert_over", fired[:MOST], why)
     alerts.update(ended_at=Now(), updated_at=Now())
 
 
@@ -190,8 +193,8 @@ def evaluate() -> None:
 def _apply(read: AlertRule, met: Mapping[str, Met], began: datetime) -> None:
     """Take what met a rule as it was read. `began`: when the reading did, by the database. A worker
     that was slow would end an alert that another one has just raised, or raise one that is over.
-    Of what is new, and of what is due, some is left to the next evaluation where it is more than
-    MOST."""
+    Of what is new, of what is due and of what is over, some is left to the next evaluation where
+    it is more than MOST."""
     rules = AlertRule.objects.select_for_update(skip_locked=True, of=("self",))
     newest = Q(evaluated_at=None) | Q(evaluated_at__lt=began)
     newest |= Q(evaluated_at__gt=Now())  # by another clock, as before a failover
@@ -205,7 +208,7 @@ def _apply(read: AlertRule, met: Mapping[str, Met], began: datetime) -> None:
     now = database_time()
     over = [alert for alert in known.values() if alert.subject not in met]
     Alert.objects.filter(pk__in=[a.pk for a in over if a.fired_at is None]).delete()
-    ended = [alert for alert in over if alert.fired_at is not None]
+    ended = [alert for alert in over if alert.fired_at is not None][:MOST]
     for alert in ended:
         alert.ended_at = now
     lasting = [alert for alert in known.values() if alert.subject in met]
@@ -217,7 +220,7 @@ def _apply(read: AlertRule, met: Mapping[str, Met], began: datetime) -> None:
     due = _due(rule, [*lasting, *new], now)
     news = _fire(rule, due, now)
     changed |= {alert.pk: alert for alert in due}
-    Alert.objects.bulk_update(changed.values(), CHANGED)
+    Alert.objects.bulk_update(changed.values(), CHANGED, batch_size=MOST)
     _notify(rule, "platform.alert", news)
     _notify(rule, "platform.alert_over", ended, "Over: ")
 
@@ -311,17 +314,19 @@ def _failed(rule: AlertRule, error: BaseException | None) -> ActionOutcome:
 
 
 def _cordon(rule: AlertRule, alerts: Sequence[Alert], outcomes: dict[UUID, ActionOutcome]) -> None:
-    """Cordon nodes, but the last one that could take work. One that is cordoned keeps its reason;
-    when that is over, as a window of maintenance, and the alert is not, it is cordoned again."""
+    """Cordon nodes, but the last one that could take work. One that is cordoned keeps its reason. A
+    cordon by its checks is followed by this one, if the alert is still open then; whom an admin
+    uncordons stays in use."""
     of_nodes = [alert for alert in alerts if alert.subject != conditions.LOG_STORE]
     nodes = _lock_nodes([alert.subject for alert in of_nodes])
     in_use = {n.name for n in nodes if n.state == NodeState.ONLINE and not n.cordoned}
     outcomes |= {alert.pk: ActionOutcome("There is no node to cordon.") for alert in alerts}
     chosen = []
-    cordoned = {node.name for node in nodes if node.cordoned}
+    cordoned = {node.name: node for node in nodes if node.cordoned}
     for alert in of_nodes:
         if alert.subject in cordoned:
-            outcomes[alert.pk] = ActionOutcome("The node was cordoned before.", done=False)
+            passes = cluster.is_ours(cordoned[alert.subject])
+            outcomes[alert.pk] = ActionOutcome("The node was cordoned before.", done=not passes)
         elif in_use - {alert.subject}:
             in_use.discard(alert.subject)
             chosen.append(alert)
@@ -393,7 +398,7 @@ def _notify(rule: AlertRule, kind: str, alerts: Sequence[Alert], prefix: str = "
         acted = "" if prefix else alert.acted
         message = f"{prefix}{alert.message} {acted}".strip()
         events += [_event(pk, kind, rule, alert, message) for pk in to]
-    Event.objects.bulk_create(events)
+    Event.objects.bulk_create(events, batch_size=EVENTS)
 
 
 def _event(user: int, kind: str, rule: AlertRule, alert: Alert, message: str) -> Event:

@@ -17,7 +17,7 @@ import structlog
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
-from skep_platform.core.bulk import fetch
+from skep_platform.core.bulk import deletion_time, fetch
 from skep_platform.jobs.models import Job
 from skep_platform.scheduling.models import PreemptionCooldown, ReservedStart, VcTimeline, VcUse
 from skep_platform.tenancy.models import VirtualCluster
@@ -211,7 +211,7 @@ def _use_columns(use: Use) -> dict[str, int]:
 
 
 def prune_samples() -> None:
-    now = timezone.now()
+    now = deletion_time()
     with connection.cursor() as cursor:
         cursor.execute(PRUNE_SAMPLES, [now - KEEP, now - FINE])
 

@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-import time_machine
 from django.utils import timezone
+from tests.support.clocks import every_clock_at
 from tests.support.platform_api import Api, refusal, session
 from tests.support.platform_factories import PASSWORD, make_user
 
@@ -40,7 +40,7 @@ def decide(api: Api, begun: dict[str, Any], allow: bool = True, **more: Any) -> 
 
 
 def later(seconds: float) -> Any:
-    return time_machine.travel(timezone.now() + timedelta(seconds=seconds))
+    return every_clock_at(timezone.now() + timedelta(seconds=seconds))
 
 
 def test_a_program_gets_a_token_once_its_user_has_allowed_it(ada):

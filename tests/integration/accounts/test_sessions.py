@@ -6,11 +6,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-import time_machine
 from django.contrib.sessions.models import Session
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from tests.support.clocks import every_clock_at
 from tests.support.platform_api import Api, refusal, session
 from tests.support.platform_factories import PASSWORD, make_user
 
@@ -91,7 +91,7 @@ def test_sessions_that_are_over_are_not_kept(ada):
     desk.post("/auth/logout")
     phone = browser("Phone/1")
     assert [row["user_agent"] for row in listed(phone)] == ["Phone/1"]
-    with time_machine.travel(timezone.now() + timedelta(days=30)):
+    with every_clock_at(timezone.now() + timedelta(days=30)):
         tidy()
     assert not Session.objects.exists()
     assert not BrowserSession.objects.exists()

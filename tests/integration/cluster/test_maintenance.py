@@ -223,6 +223,14 @@ class TestChecks:
         assert node.cordon_reason == window.cordon_reason
         assert not at(window, HOUR).cordoned
 
+    def test_a_window_that_an_older_server_began_ends_as_well(self, admin, window):
+        """It took the cordon by the checks for one from before."""
+        admin.post("/nodes/gpu-1/checks")
+        at(window, timedelta(0))
+        MaintenanceWindow.objects.update(was_cordoned=True)
+        self.passed()
+        assert not at(window, HOUR).cordoned
+
     def test_checks_that_are_not_over_at_the_end_go_on(self, admin, window):
         admin.post("/nodes/gpu-1/checks", {"rounds": 2})
         node = at(window, timedelta(0))
@@ -230,6 +238,13 @@ class TestChecks:
         node = at(window, HOUR)
         assert (node.cordoned, node.draining, node.checks_needed) == (True, False, 2)
         assert node.cordon_reason == "Waits for its checks (maintenance)."
+
+
+def test_a_window_that_no_server_saw_changes_nothing(settings, window):
+    settings.SKEP_NODE_CHECKS = 2
+    node = at(window, 2 * HOUR)
+    assert (node.cordoned, node.checks_needed, node.maintenance_from) == (False, 0, None)
+    assert MaintenanceWindow.objects.get().state == "ENDED"
 
 
 def test_a_window_that_fails_holds_up_no_other(admin, window):

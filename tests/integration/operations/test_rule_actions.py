@@ -12,8 +12,9 @@ from django.utils import timezone
 from tests.support.alert_rules import idle_job, locked_elsewhere, rule, sent, sicken
 from tests.support.platform_factories import make_node, make_user, make_vc
 
+from skep_platform.cluster import checks
 from skep_platform.cluster import services as cluster
-from skep_platform.cluster.models import Device, Node
+from skep_platform.cluster.models import Device, Node, NodeState
 from skep_platform.operations import conditions, rules
 from skep_platform.operations.doctor.network import Certificate
 from skep_platform.operations.models import Alert, AlertRule
@@ -188,17 +189,49 @@ def test_actions_that_fail_again_and_again_hold_up_no_others(monkeypatch):
 
 
 @pytest.mark.django_db
-def test_a_node_is_cordoned_by_its_alert_when_its_maintenance_is_over():
-    sicken(make_node("a"))
+def test_a_node_is_cordoned_by_its_alert_when_it_has_passed_its_checks():
+    sick = make_node("a")
+    sicken(sick)
     make_node("b")
-    cluster.cordon(None, "a", "Maintenance")
+    checks.require(sick, 1, "joined")
     rule("bad_node", action="cordon")
     rules.evaluate()
     assert acted() == {"a": "The node was cordoned before."}
-    cluster.uncordon(None, "a")
+    checks._release(sick)
     rules.evaluate()
     assert acted() == {"a": "The node was cordoned."}
     assert Node.objects.get(name="a").cordon_reason.startswith("Rule bad_node: ")
+
+
+@pytest.mark.django_db
+def test_a_node_that_an_admin_uncordons_stays_in_use_while_its_alert_is_open():
+    sicken(make_node("a"))
+    make_node("b")
+    cluster.cordon(None, "a", "RMA 7")
+    rule("bad_node", action="cordon")
+    rules.evaluate()
+    cluster.uncordon(None, "a")
+    rules.evaluate()
+    assert acted() == {"a": "The node was cordoned before."}
+    assert not Node.objects.get(name="a").cordoned
+
+
+@pytest.mark.django_db
+def test_very_many_alerts_that_are_over_end_a_bounded_number_at_a_time(monkeypatch):
+    monkeypatch.setattr(rules, "MOST", 2)
+    nodes = [make_node(name) for name in "abcde"]
+    for node in nodes:
+        sicken(node)
+    rule("bad_node")
+    for _ in range(3):
+        rules.evaluate()
+    assert Alert.objects.filter(ended_at=None, fired_at__isnull=False).count() == 5
+    Node.objects.update(state=NodeState.REMOVED)
+    left = []
+    for _ in range(3):
+        rules.evaluate()
+        left.append(Alert.objects.filter(ended_at=None).count())
+    assert left == [3, 1, 0]
 
 
 @pytest.mark.django_db

@@ -272,7 +272,7 @@ class TestConditions:
         made = rule("certificate", threshold=14)
         for _ in range(2):
             found = conditions.find(made)
-        assert found.keys() == {"skep.example.org:8443", "skep.example.org:443"}
+        assert found.keys() == {"skep.example.org:8443", "skep.example.org"}
         assert len(read) == 1
 
     def test_the_doctor_by_the_checks_that_found_something(self, monkeypatch):

@@ -112,6 +112,9 @@ class Certificate:
 
     @property
     def address(self) -> str:
+        """The host, and the port where that is not the usual one."""
+        if self.port == 443:
+            return self.host
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
