@@ -109,6 +109,28 @@ test("what another administrator saved meanwhile is shown, and not overwritten",
   await waitFor(() => expect(screen.queryByRole("alert")).toBeNull());
 });
 
+test("a change right after one's own save is not said to come after another administrator's", async () => {
+  document.cookie = "skep_csrf=x";
+  let saved: VirtualCluster | null = null;
+  const requests = serve({
+    ...read,
+    // From the save on no answer of it comes before the end of the test.
+    "GET /virtual-clusters/vision": () => (saved ? new Promise(() => undefined) : vc),
+    "PUT /virtual-clusters/vision/quotas": () => (saved = { ...vc, quotas: { A100: 12 } }),
+  });
+  renderPage(<Page />);
+  const field = await screen.findByRole("textbox", { name: "A100" });
+  await userEvent.clear(field);
+  await userEvent.type(field, "12");
+  await userEvent.click(screen.getByRole("button", { name: "Save quotas" }));
+  const reads = () => requests.filter(({ url }) => url.endsWith("/virtual-clusters/vision"));
+  await waitFor(() => expect(reads()).toHaveLength(2));
+  await userEvent.type(field, "0");
+  expect(field).toHaveValue("120");
+  expect(screen.queryByText(/Another administrator/)).toBeNull();
+  expect(screen.queryByRole("alert")).toBeNull();
+});
+
 test("an emptied field is a mistake, and not 0", async () => {
   const requests = serve(read);
   renderPage(<QuotaForm vc={vc} />);

@@ -5,7 +5,7 @@ import { cells } from "@/api/cells";
 import { cluster } from "@/api/cluster";
 import { errorMessage, isApiError } from "@/api/errors";
 import type { Cells, VirtualCluster } from "@/api/types";
-import { setQuotas, vcCells, virtualClusters } from "@/api/virtualClusters";
+import { setQuotas, vcCells, virtualCluster, virtualClusters } from "@/api/virtualClusters";
 import { ownedGpusByModel } from "@/features/virtualClusters/ownedGpus";
 import { shortModel } from "@/format/names";
 import { Icon } from "@/ui/Icon";
@@ -29,6 +29,8 @@ export function QuotaForm({ vc }: { vc: VirtualCluster }) {
   const saving = useMutation({
     mutationFn: () => setQuotas(vc.name, draft as Quotas, base),
     onSuccess: (saved) => {
+      // Before it is read again: else the own quotas differ from `seen`, as if others had saved.
+      queries.setQueryData(virtualCluster(vc.name).queryKey, saved);
       setBase(saved.quotas);
       setDraft(saved.quotas);
       notifySuccess(`${vc.name}: quotas saved`);
