@@ -81,6 +81,8 @@ export function NewAppForm({ onClose }: { onClose: () => void }) {
           min={0}
           value={draft.gpus}
           onChange={(value) => change({ gpus: value })}
+          allowDecimal={false}
+          allowNegative={false}
           required
           withAsterisk={false}
         />
@@ -89,6 +91,8 @@ export function NewAppForm({ onClose }: { onClose: () => void }) {
           min={1}
           value={draft.cpus}
           onChange={(value) => change({ cpus: value })}
+          allowDecimal={false}
+          allowNegative={false}
           required
           withAsterisk={false}
         />
@@ -98,6 +102,8 @@ export function NewAppForm({ onClose }: { onClose: () => void }) {
           step={1024}
           value={draft.memory}
           onChange={(value) => change({ memory: value })}
+          allowDecimal={false}
+          allowNegative={false}
           required
           withAsterisk={false}
         />

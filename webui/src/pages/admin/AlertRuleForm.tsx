@@ -166,6 +166,7 @@ export function AlertRuleForm({ rule, onClose }: Props) {
         value={minutes}
         onChange={setMinutes}
         allowDecimal={false}
+        allowNegative={false}
         required
         withAsterisk={false}
         error={wrong["for_minutes"]}

@@ -75,6 +75,7 @@ function PriorityPopover({ job, children }: Props) {
             min={0}
             max={1000}
             allowDecimal={false}
+            allowNegative={false}
             value={draft ?? job.priority}
             onChange={setDraft}
             required

@@ -40,6 +40,7 @@ function MoreMemory({ job, more }: { job: Job; more: NonNullable<Job["more_memor
           description={`It asked for ${more.memory_mb.toLocaleString("en")} MiB.`}
           min={1}
           allowDecimal={false}
+          allowNegative={false}
           value={memory}
           onChange={setMemory}
           required

@@ -148,6 +148,7 @@ function LimitDialog({ vc, limit, onClose }: { vc: string; limit: Limit; onClose
           min={limit.minimum}
           max={limit.maximum}
           allowDecimal={false}
+          allowNegative={limit.minimum < 0}
           thousandSeparator=","
           value={value}
           onChange={setValue}
