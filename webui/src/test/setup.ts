@@ -36,5 +36,6 @@ window.ResizeObserver = class {
     return undefined;
   }
 };
+Object.defineProperty(document, "fonts", { writable: true, value: new EventTarget() });
 Element.prototype.scrollIntoView = () => undefined;
 window.scrollTo = () => undefined;

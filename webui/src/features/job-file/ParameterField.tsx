@@ -1,4 +1,5 @@
-import { NumberInput, Switch, TextInput } from "@mantine/core";
+import { Switch, TextInput } from "@mantine/core";
+import { AmountField } from "./AmountField";
 import type { ParameterValue } from "./jobForm";
 
 interface Props {
@@ -19,13 +20,7 @@ export function ParameterField({ name, value, onChange }: Props) {
     );
   }
   return typeof value === "number" ? (
-    <NumberInput
-      label={name}
-      value={value}
-      onChange={(next) => {
-        if (typeof next === "number") onChange(next);
-      }}
-    />
+    <AmountField label={name} value={value} onChange={onChange} />
   ) : (
     <TextInput
       label={name}

@@ -1,12 +1,4 @@
-import {
-  ActionIcon,
-  Button,
-  MultiSelect,
-  NumberInput,
-  Select,
-  Textarea,
-  TextInput,
-} from "@mantine/core";
+import { ActionIcon, Button, MultiSelect, Select, Textarea, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { images } from "@/api/admin";
 import { savedImages } from "@/api/imageSaves";
@@ -19,6 +11,7 @@ import { schemaAt } from "@/features/yaml-editor/schema/lookup";
 import type { Storage } from "@/api/types";
 import type { Schema } from "@/features/yaml-editor/schema/types";
 import type { Path } from "@/features/job-file/changeJobFile";
+import { AmountField } from "@/features/job-file/AmountField";
 import { ParameterField } from "@/features/job-file/ParameterField";
 import {
   type JobForm,
@@ -131,9 +124,10 @@ export function JobFormPane({ text, onText }: Props) {
         }
         allowDeselect={false}
       />
-      <Amount
+      <AmountField
         label="Retries after a failure"
         title={docs(["jobRetryCount"])}
+        min={-2}
         value={form.retries}
         onChange={(value) => set(["jobRetryCount"], value)}
       />
@@ -263,10 +257,11 @@ function RoleFields({ role, docs, onSet, onCommands, onRemove }: RoleProps) {
       <legend>Task role {role.name}</legend>
       <div className={css.amounts}>
         {amounts.map(([name, label, at]) => (
-          <Amount
+          <AmountField
             key={name}
             label={label}
             title={docs(at)}
+            min={0}
             value={role[name]}
             onChange={(value) => onSet(at, value)}
           />
@@ -294,28 +289,6 @@ function RoleFields({ role, docs, onSet, onCommands, onRemove }: RoleProps) {
         </Button>
       ) : null}
     </fieldset>
-  );
-}
-
-interface AmountProps {
-  label: string;
-  title: string | undefined;
-  value: number;
-  onChange: (value: number) => void;
-}
-
-/** A field that is being emptied keeps its value until a number stands there. */
-function Amount({ label, title, value, onChange }: AmountProps) {
-  return (
-    <NumberInput
-      label={label}
-      title={title}
-      min={label.startsWith("Retries") ? -2 : 0}
-      value={value}
-      onChange={(next) => {
-        if (typeof next === "number" && next !== value) onChange(next);
-      }}
-    />
   );
 }
 
