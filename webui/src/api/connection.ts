@@ -1,4 +1,5 @@
 import { useSyncExternalStore } from "react";
+import { GATEWAY_ERRORS } from "./errors";
 
 export interface Connection {
   /** When the server answered last (ms since the epoch); null: not yet. */
@@ -6,9 +7,6 @@ export interface Connection {
   /** Whether the last request got no answer of the server. */
   lost: boolean;
 }
-
-/** What a proxy answers in place of a server that is down. */
-const GATEWAY_ERRORS = new Set([502, 503, 504]);
 
 let current: Connection = { seen: null, lost: false };
 let answered: number | null = null;

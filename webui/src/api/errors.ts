@@ -47,6 +47,15 @@ export function isApiError(error: unknown, status?: number): error is ApiError {
   return error instanceof ApiError && (status === undefined || error.status === status);
 }
 
+/** What a proxy answers in place of a server that is down. */
+export const GATEWAY_ERRORS: ReadonlySet<number> = new Set([502, 503, 504]);
+
+/** Whether the request got no answer of the server. */
+export function isConnectionError(error: unknown): boolean {
+  if (error instanceof TypeError) return true;
+  return isApiError(error) && error.code === "http_error" && GATEWAY_ERRORS.has(error.status);
+}
+
 /** One sentence for a person, for any error at all. */
 export function errorMessage(error: unknown): string {
   if (error instanceof ApiError) {

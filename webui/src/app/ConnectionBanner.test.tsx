@@ -1,9 +1,11 @@
 import { screen, waitFor } from "@testing-library/react";
+import { useQuery } from "@tanstack/react-query";
 import userEvent from "@testing-library/user-event";
 import { expect, test, vi } from "vitest";
 import { client, unwrap } from "@/api/client";
 import { errorMessage } from "@/api/errors";
 import { renderPage } from "@/test/render";
+import { StaleNote } from "@/ui/StaleNote";
 import { serve } from "@/test/server";
 import { ConnectionBanner } from "./ConnectionBanner";
 
@@ -43,4 +45,42 @@ test("finding U16: a proxy without its server is no answer, a refusal in JSON is
   serve({});
   await ask().catch(() => undefined);
   await waitFor(() => expect(screen.queryByRole("alert")).toBeNull());
+});
+
+function Page() {
+  const list = useQuery({
+    queryKey: ["version"],
+    queryFn: () => unwrap(client.GET("/api/v1/cluster")),
+  });
+  return (
+    <>
+      <ConnectionBanner />
+      <StaleNote query={list} what="cluster" />
+      <p>Version {list.data?.version}</p>
+      <button onClick={() => void list.refetch()}>Read</button>
+    </>
+  );
+}
+
+test("what failed without a connection is read again at the first answer, without a note", async () => {
+  serve({ "GET /cluster": { version: "1" } });
+  renderPage(<Page />);
+  await screen.findByText("Version 1");
+  stopServer();
+  await userEvent.click(screen.getByRole("button", { name: "Read" }));
+  expect(await screen.findByRole("alert")).toHaveTextContent("No connection to the server");
+
+  let answer: (body: unknown) => void = () => undefined;
+  const requests = serve({
+    "GET /info": {},
+    "GET /cluster": () => new Promise((resolve) => (answer = resolve)),
+  });
+  await ask();
+  await waitFor(() =>
+    expect(requests.filter(({ url }) => url.endsWith("/cluster"))).toHaveLength(1),
+  );
+  await waitFor(() => expect(screen.queryByRole("alert")).toBeNull());
+  expect(screen.queryByText(/could not be read again/)).toBeNull();
+  answer({ version: "2" });
+  expect(await screen.findByText("Version 2")).toBeVisible();
 });

@@ -9,6 +9,9 @@ import css from "./ConnectionBanner.module.css";
 
 const RETRY_INTERVAL_MS = 5000;
 
+/** Its answer, or that there is none, is recorded as for every request. */
+const ask = () => client.GET("/api/v1/info").catch(() => undefined);
+
 /** Says above the page that the server does not answer, and how old the page's data are. */
 export function ConnectionBanner() {
   const { lost, seen } = useConnection();
@@ -16,11 +19,9 @@ export function ConnectionBanner() {
   const queries = useQueryClient();
   const [trying, setTrying] = useState(false);
 
-  const ask = useEffectEvent(async () => {
-    const answer = await client.GET("/api/v1/info").catch(() => null);
-    if (!answer || !lost) return;
+  const onFound = useEffectEvent(() => {
     live.reconnectNow();
-    void queries.invalidateQueries();
+    void queries.invalidateQueries({ predicate: ({ state }) => state.status === "error" });
   });
 
   // The socket closes as soon as a server stops; only a request shows whether none answers.
@@ -30,18 +31,16 @@ export function ConnectionBanner() {
   useEffect(() => {
     if (!lost) return undefined;
     const timer = setInterval(() => void ask(), RETRY_INTERVAL_MS);
-    return () => clearInterval(timer);
+    // Whichever request is answered first: it may be one of the page.
+    return () => {
+      clearInterval(timer);
+      onFound();
+    };
   }, [lost]);
 
   async function retry() {
     setTrying(true);
-    await client.GET("/api/v1/info").then(
-      () => {
-        live.reconnectNow();
-        return queries.invalidateQueries();
-      },
-      () => undefined,
-    );
+    await ask();
     setTrying(false);
   }
 

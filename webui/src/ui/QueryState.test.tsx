@@ -10,7 +10,14 @@ function show(query: { data: string[] | undefined; isPending?: boolean; error?: 
   const refetch = vi.fn();
   renderPage(
     <QueryState
-      query={{ dataUpdatedAt: READ_AT, isPending: false, error: null, refetch, ...query }}
+      query={{
+        dataUpdatedAt: READ_AT,
+        isPending: false,
+        isFetching: false,
+        error: null,
+        refetch,
+        ...query,
+      }}
       what="list of images"
     >
       {(data) => <p>{data.length} images</p>}
@@ -36,7 +43,7 @@ test("a failure says what could not be read and can be tried again", async () =>
 test("what was read before stays when a later read fails, and is said to be old", async () => {
   const refetch = show({ data: ["a", "b"], error: new Error("No answer.") });
   expect(await screen.findByText("2 images")).toBeVisible();
-  const note = screen.getByRole("alert");
+  const note = screen.getByRole("status");
   expect(note).toHaveTextContent(
     "The list of images could not be read again: No answer. What you see is from 09:41:07.",
   );
@@ -47,5 +54,5 @@ test("what was read before stays when a later read fails, and is said to be old"
 test("a session that ended is asked for over the page, and not in each of its parts", async () => {
   show({ data: ["a"], error: new ApiError(401, "not_authenticated", "Log in.") });
   expect(await screen.findByText("1 images")).toBeVisible();
-  expect(screen.queryByRole("alert")).toBeNull();
+  expect(screen.queryByRole("status")).toBeNull();
 });

@@ -8,6 +8,7 @@ interface Query<T> {
   data: T | undefined;
   dataUpdatedAt: number;
   isPending: boolean;
+  isFetching: boolean;
   error: unknown;
   refetch: () => unknown;
 }
