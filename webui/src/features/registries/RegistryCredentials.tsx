@@ -12,6 +12,7 @@ import { ErrorState } from "@/ui/EmptyState";
 import { FormDialog } from "@/ui/FormDialog";
 import { Icon } from "@/ui/Icon";
 import { SkeletonRows } from "@/ui/Skeleton";
+import { StaleNote } from "@/ui/StaleNote";
 import { RelativeTime } from "@/ui/Time";
 import { notifyError } from "@/ui/notify";
 import css from "./RegistryCredentials.module.css";
@@ -39,6 +40,7 @@ export function RegistryCredentials({ vc = "" }: { vc?: string }) {
           Add a registry
         </Button>
       </header>
+      <StaleNote query={list} what="list of registry credentials" />
       {list.isPending ? <SkeletonRows rows={1} /> : null}
       {list.isError && !list.data ? (
         <ErrorState error={list.error} what="registry credentials" />

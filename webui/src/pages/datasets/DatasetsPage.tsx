@@ -10,7 +10,9 @@ import { EmptyState, ErrorState } from "@/ui/EmptyState";
 import { ExportButton } from "@/ui/ExportButton";
 import { Icon } from "@/ui/Icon";
 import { PageHeader } from "@/ui/PageHeader";
+import { ShowMore } from "@/ui/ShowMore";
 import { SkeletonRows } from "@/ui/Skeleton";
+import { StaleNote } from "@/ui/StaleNote";
 import { RelativeTime } from "@/ui/Time";
 import { PageTable } from "@/ui/table/PageTable";
 import type { Column } from "@/ui/table/columns";
@@ -34,6 +36,7 @@ export function DatasetsPage() {
           Make a dataset
         </Button>
       </PageHeader>
+      <StaleNote query={list} what="list of datasets" />
       {list.isPending ? <SkeletonRows /> : null}
       {list.isError && !list.data ? (
         <ErrorState error={list.error} what="list of datasets" retry={() => void list.refetch()} />
@@ -53,16 +56,7 @@ export function DatasetsPage() {
           rowId={(row) => row.id}
           minWidth={860}
         >
-          {list.hasNextPage ? (
-            <Button
-              variant="default"
-              className={css.more}
-              loading={list.isFetchingNextPage}
-              onClick={() => void list.fetchNextPage()}
-            >
-              Show more
-            </Button>
-          ) : null}
+          <ShowMore list={list} className={css.more} />
         </PageTable>
       ) : null}
       {making ? <NewDatasetForm onClose={() => setMaking(false)} /> : null}

@@ -7,6 +7,7 @@ import { TokenRow } from "@/features/tokens/TokenRow";
 import { ErrorState } from "@/ui/EmptyState";
 import { Icon } from "@/ui/Icon";
 import { SkeletonRows } from "@/ui/Skeleton";
+import { StaleNote } from "@/ui/StaleNote";
 import css from "./ApiTokens.module.css";
 
 /** Tokens for the command line and for scripts. */
@@ -32,6 +33,7 @@ export function ApiTokens() {
           New token
         </Button>
       </header>
+      <StaleNote query={list} what="list of tokens" />
       {list.isPending ? <SkeletonRows rows={2} /> : null}
       {list.isError && !list.data ? <ErrorState error={list.error} what="list of tokens" /> : null}
       {list.data?.length === 0 ? <p className={css.none}>You have none.</p> : null}

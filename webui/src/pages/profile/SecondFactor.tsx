@@ -6,6 +6,7 @@ import { CodeInput } from "@/features/auth/CodeInput";
 import { MfaSetup, RecoveryCodes } from "@/features/auth/MfaSetup";
 import { ErrorState } from "@/ui/EmptyState";
 import { FormDialog } from "@/ui/FormDialog";
+import { StaleNote } from "@/ui/StaleNote";
 import { RelativeTime } from "@/ui/Time";
 import { notifySuccess } from "@/ui/notify";
 import css from "./ApiTokens.module.css";
@@ -38,6 +39,7 @@ export function SecondFactor() {
           </Button>
         ) : null}
       </header>
+      <StaleNote query={state} what="state of multi-factor authentication" />
       {state.isError && !state.data ? (
         <ErrorState error={state.error} what="state of multi-factor authentication" />
       ) : null}

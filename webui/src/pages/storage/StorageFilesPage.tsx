@@ -11,7 +11,9 @@ import { DeleteIcon } from "@/ui/ConfirmButton";
 import { EmptyState, ErrorState } from "@/ui/EmptyState";
 import { Icon } from "@/ui/Icon";
 import { PageHeader } from "@/ui/PageHeader";
+import { ShowMore } from "@/ui/ShowMore";
 import { SkeletonRows } from "@/ui/Skeleton";
+import { StaleNote } from "@/ui/StaleNote";
 import { RelativeTime } from "@/ui/Time";
 import { notifyError } from "@/ui/notify";
 import { PageTable } from "@/ui/table/PageTable";
@@ -55,6 +57,7 @@ export function StorageFolder({ name, path, search = "" }: FolderProps) {
         ) : null}
         {writable ? <Upload name={name} path={path} /> : null}
       </PageHeader>
+      <StaleNote query={folder} what="folder" />
       {folder.isPending ? <SkeletonRows /> : null}
       {folder.isError && !folder.data ? (
         <ErrorState error={folder.error} what="folder" retry={() => void folder.refetch()} page />
@@ -74,16 +77,7 @@ export function StorageFolder({ name, path, search = "" }: FolderProps) {
           file={{ rows: `files-of-${name}` }}
           minWidth={480}
         >
-          {folder.hasNextPage ? (
-            <Button
-              variant="default"
-              className={css.more}
-              loading={folder.isFetchingNextPage}
-              onClick={() => void folder.fetchNextPage()}
-            >
-              Show more
-            </Button>
-          ) : null}
+          <ShowMore list={folder} className={css.more} />
         </PageTable>
       ) : null}
       {making ? (

@@ -10,6 +10,7 @@ import { Icon } from "@/ui/Icon";
 import { LinkButton } from "@/ui/LinkButton";
 import { PageHeader } from "@/ui/PageHeader";
 import { SkeletonRows } from "@/ui/Skeleton";
+import { StaleNote } from "@/ui/StaleNote";
 import { TabCount, tabProps, Tabs } from "@/ui/Tabs";
 import { CellsTab } from "./cells/CellsTab";
 import { HistoryTab } from "./history/HistoryTab";
@@ -58,6 +59,7 @@ export function VcPage() {
           Jobs
         </LinkButton>
       </PageHeader>
+      <StaleNote query={vc} what="virtual cluster" />
       <VcTabs vc={vc.data} tab={shown} />
       <section className={css.tab} aria-label={shown} key={name}>
         <ErrorBoundary what="This tab" resetKey={`${vc.data.name} ${shown}`}>

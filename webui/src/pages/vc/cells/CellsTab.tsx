@@ -33,10 +33,18 @@ export function CellsTab({ name, admin, over }: Props) {
     return <ErrorState error={own.error ?? all.error} what="cells" retry={retry} />;
   }
   const { chains, borrowed_in, shortfalls } = own.data;
-  if (chains.length === 0) return <NoCells admin={admin} borrowed={borrowed_in} />;
+  const note = <StaleNote query={own} what="cells" />;
+  if (chains.length === 0) {
+    return (
+      <>
+        {note}
+        <NoCells admin={admin} borrowed={borrowed_in} />
+      </>
+    );
+  }
   return (
     <div className={css.page}>
-      <StaleNote query={own} what="cells" />
+      {note}
       <div className={css.tools}>
         <SegmentedControl
           aria-label="Cells as"

@@ -5,6 +5,7 @@ import { vcHistory } from "@/api/virtualClusters";
 import { EmptyState, ErrorState } from "@/ui/EmptyState";
 import { Legend } from "@/ui/Legend";
 import { SkeletonRows } from "@/ui/Skeleton";
+import { StaleNote } from "@/ui/StaleNote";
 import { type Range, RANGES } from "../searchParams";
 import { UsageChart } from "./UsageChart";
 import { toUsage } from "./shapes";
@@ -38,6 +39,7 @@ export function HistoryTab({ name, range }: { name: string; range: Range }) {
         />
         <UsageLegend />
       </div>
+      <StaleNote query={history} what="history" />
       {history.isPending ? <SkeletonRows rows={5} height={64} /> : null}
       {history.isError && !history.data ? (
         <ErrorState error={history.error} what="history" retry={() => void history.refetch()} />

@@ -1,9 +1,10 @@
-import { screen, within } from "@testing-library/react";
+import { act, screen, within } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
 import { expect, test, vi } from "vitest";
 import type { VcQueue } from "@/api/virtualClusters";
 import { renderPage } from "@/test/render";
 import { aJob, aWaitReason } from "@/test/rows";
-import { serve } from "@/test/server";
+import { refusal, serve } from "@/test/server";
 import { QueueTab } from "./QueueTab";
 
 vi.mock("@/live/live", () => ({ useLiveQueries: () => undefined, usePoll: () => false }));
@@ -64,4 +65,36 @@ test("when no job waits, that is said", async () => {
 test("an empty virtual cluster leads to a new job", async () => {
   show({ running: [], waiting: [], next: null });
   expect(await screen.findByRole("link", { name: "New job" })).toHaveAttribute("href", "/jobs/new");
+});
+
+const broken = () => refusal(500, "internal_error", "An error of the server.");
+
+test("a next page that was not read is said at its button, and not of what is shown", async () => {
+  const first = { running: [running], waiting: [waiting], running_total: 1, waiting_total: 9 };
+  serve({
+    "GET /virtual-clusters/vision/queue": ({ url }: Request) =>
+      url.includes("cursor")
+        ? broken()
+        : { ...first, next: "/api/v1/virtual-clusters/vision/queue?cursor=1" },
+  });
+  renderPage(<QueueTab name="vision" />);
+  await userEvent.click(await screen.findByRole("button", { name: "Show more" }));
+  expect(await screen.findByText("An error of the server.")).toBeVisible();
+  expect(screen.queryByText(/could not be read again/)).toBeNull();
+});
+
+test("an empty queue that could not be read again is said to be old", async () => {
+  let answer: unknown = {
+    running: [],
+    waiting: [],
+    running_total: 0,
+    waiting_total: 0,
+    next: null,
+  };
+  serve({ "GET /virtual-clusters/vision/queue": () => answer });
+  renderPage(<QueueTab name="vision" />);
+  await screen.findByText("Nothing runs and nothing waits");
+  answer = broken();
+  act(() => window.dispatchEvent(new Event("visibilitychange")));
+  expect(await screen.findByText(/The queue could not be read again/)).toBeVisible();
 });

@@ -1,4 +1,3 @@
-import { Button } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { vcQueue, type WaitingJob } from "@/api/virtualClusters";
@@ -7,6 +6,7 @@ import { useNow } from "@/format/useNow";
 import { useLiveQueries, usePoll } from "@/live/live";
 import { EmptyState, ErrorState } from "@/ui/EmptyState";
 import { LinkButton } from "@/ui/LinkButton";
+import { ShowMore } from "@/ui/ShowMore";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { RowsExport } from "@/ui/table/TableExport";
 import { type Column, type SortValue } from "@/ui/table/columns";
@@ -36,10 +36,18 @@ export function QueueTab({ name }: { name: string }) {
   if (!queue.data) {
     return <ErrorState error={queue.error} what="queue" retry={() => void queue.refetch()} />;
   }
-  if (bars.length === 0) return <Idle />;
+  const note = <StaleNote query={queue} what="queue" />;
+  if (bars.length === 0) {
+    return (
+      <>
+        {note}
+        <Idle />
+      </>
+    );
+  }
   return (
     <div className={css.page}>
-      <StaleNote query={queue} what="queue" />
+      {note}
       <section aria-label="Timeline">
         <header className={css.head}>
           <h2>Timeline</h2>
@@ -68,16 +76,7 @@ export function QueueTab({ name }: { name: string }) {
         ) : (
           <p className={css.none}>No jobs are waiting.</p>
         )}
-        {queue.hasNextPage ? (
-          <Button
-            variant="default"
-            className={css.more}
-            loading={queue.isFetchingNextPage}
-            onClick={() => void queue.fetchNextPage()}
-          >
-            Show more
-          </Button>
-        ) : null}
+        <ShowMore list={queue} className={css.more} />
       </section>
     </div>
   );
