@@ -71,11 +71,13 @@ SELECT id::text FROM jobs_job
  WHERE id = ANY(%s::uuid[]) AND state = 'WAITING' AND placed_at IS NULL AND started_at IS NULL
 """
 
+# Materialized: PostgreSQL may run a subquery once for each row, with a limit of its own each time.
 OVER = """
-DELETE FROM scheduling_expectedstart p USING jobs_job j
- WHERE j.id = p.job_id AND p.job_id IN (
+WITH ended AS MATERIALIZED (
    SELECT o.job_id FROM scheduling_expectedstart o JOIN jobs_job k ON k.id = o.job_id
     WHERE k.placed_at IS NOT NULL OR k.started_at IS NOT NULL OR k.finished_at IS NOT NULL
     LIMIT %s FOR UPDATE OF o SKIP LOCKED)
+DELETE FROM scheduling_expectedstart p USING ended, jobs_job j
+ WHERE p.job_id = ended.job_id AND j.id = p.job_id
 RETURNING p.low, p.high, least(j.placed_at, j.started_at)
 """

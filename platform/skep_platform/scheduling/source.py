@@ -133,10 +133,12 @@ SELECT least(max(txid) + 1, pg_snapshot_xmin(pg_current_snapshot())::text::bigin
 HAVING count(*) > 0
 RETURNING txid
 """
+# Materialized: PostgreSQL may run a subquery once for each row, with a limit of its own each time.
 PRUNE = """
-DELETE FROM scheduling_change WHERE id IN (
+WITH oldest AS MATERIALIZED (
     SELECT id FROM scheduling_change WHERE txid < %s ORDER BY txid LIMIT %s
        FOR UPDATE SKIP LOCKED)
+DELETE FROM scheduling_change c USING oldest WHERE c.id = oldest.id
 """
 
 

@@ -91,12 +91,14 @@ UPDATE jobs_job j SET metrics_rank = NULL
                       AND a.started_at IS NOT NULL AND m.attempt_id IS NULL)
 """
 
+# Materialized: PostgreSQL may run a subquery once for each row, with a limit of its own each time.
 CLAIM_DUE = """
-UPDATE telemetry_metriclog m SET due_at = statement_timestamp() + %s
-  FROM jobs_job j
- WHERE j.id = m.job_id AND m.attempt_id IN (
+WITH due AS MATERIALIZED (
        SELECT attempt_id FROM telemetry_metriclog WHERE due_at <= statement_timestamp()
         ORDER BY due_at LIMIT %s FOR UPDATE SKIP LOCKED)
+UPDATE telemetry_metriclog m SET due_at = statement_timestamp() + %s
+  FROM due, jobs_job j
+ WHERE m.attempt_id = due.attempt_id AND j.id = m.job_id
 RETURNING m.attempt_id, m.job_id, ARRAY[m.stdout, m.stderr],
           ARRAY[m.stdout_end, m.stderr_end], m.inside, m.at, j.finished_at,
           j.spec #> '{extras,skep,metrics}'
@@ -144,7 +146,7 @@ class Claimed:
 
 
 def _claim() -> list[Claimed]:
-    return [_claimed(*row) for row in fetch(CLAIM_DUE, [CLAIM, BATCH])]
+    return [_claimed(*row) for row in fetch(CLAIM_DUE, [BATCH, CLAIM])]
 
 
 def _claimed(
