@@ -31,7 +31,7 @@ class Call(Generic[T]):
     outage_s: float = 0.0
 
 
-OUTAGE_S = 900.0
+OUTAGE_S = 900.0  # for which what follows a job tries again
 
 
 def following(call: Call[T], outage_s: float = OUTAGE_S) -> Call[T]:

@@ -257,7 +257,7 @@ def joined(node: Node) -> None:
     """Have a node that has just joined, maybe in the place of a lost one, pass its checks, where
     the setting says so. One that an admin or a rule has cordoned stays so whatever they find."""
     rounds = on_join()
-    if rounds and node.cordoned and not services.is_ours(node):
+    if rounds and node.cordoned and not services.cordon_is_temporary(node):
         _ask(node, "joined")
     elif rounds:
         require(node, rounds, "joined")

@@ -172,7 +172,7 @@ def _begin(window: MaintenanceWindow, node: Node, now: datetime) -> None:
         return
     before = services.active_windows(node).first()
     window.state = MaintenanceState.ACTIVE
-    window.was_cordoned = node.cordoned and not services.is_ours(node)
+    window.was_cordoned = node.cordoned and not services.cordon_is_temporary(node)
     window.was_draining = (
         window.was_cordoned and node.draining and (before is None or before.was_draining)
     )

@@ -65,6 +65,7 @@ __all__ = [
     "check_name",
     "close_session",
     "cordon",
+    "cordon_is_temporary",
     "create_join_token",
     "declare_lost",
     "end_drain",
@@ -72,7 +73,6 @@ __all__ = [
     "forget_join_tokens",
     "heartbeat",
     "heartbeats",
-    "is_ours",
     "issue_join_token",
     "join_node",
     "join_tokens",
@@ -105,13 +105,13 @@ CREDENTIAL_PREFIX = "skn_"
 def cordon(user: User | None, name: str, reason: str = "") -> Node:
     """Place nothing new on this node; what runs goes on. `reason` is shown with the node. Neither
     its checks nor the end of its maintenance puts it to use again."""
-    return set_use(user, name, "cordoned", cordoned=True, **_taken_over(name, reason))
+    return set_use(user, name, "cordoned", cordoned=True, **_take_over(name, reason))
 
 
 @transaction.atomic
 def uncordon(user: User | None, name: str) -> Node:
     """Place tasks on this node again; this ends draining it, too. Its faults count no more."""
-    _taken_over(name, "")
+    _take_over(name, "")
     node = set_use(user, name, "uncordoned", cordoned=False, draining=False, cordon_reason="")
     faults.forget(node.pk)
     # It would run beside a task that is placed meanwhile, and mean nothing any more.
@@ -129,7 +129,7 @@ def end_drain(name: str) -> Node:
 def mark_draining(user: User | None, name: str, reason: str = "") -> Node:
     """Cordon a node as `cordon` does, and mark it so that the app `cells`, which knows jobs, evicts
     what runs there."""
-    given = _taken_over(name, reason, was_draining=True)
+    given = _take_over(name, reason, was_draining=True)
     return set_use(user, name, "drained", cordoned=True, draining=True, **given)
 
 
@@ -220,18 +220,19 @@ def _named(name: str, nodes: Any) -> Node:
     return node
 
 
-def _taken_over(name: str, reason: str, **more: bool) -> dict[str, str]:
+def _take_over(name: str, reason: str, **more: bool) -> dict[str, str]:
     """Take a node from its checks and its maintenance, as whoever changes its use knows better.
-    Return the column to set: without a reason, that of someone else's cordon before stays."""
+    Return the column to set: without a reason, that of a cordon by an admin or a rule stays."""
     node = _named(name, Node.objects.select_for_update(no_key=True))
-    was_theirs = is_ours(node)
+    was_temporary = cordon_is_temporary(node)
     Node.objects.filter(pk=node.pk).update(checks_needed=0)
     active_windows(node).update(was_cordoned=True, **more)
-    return {"cordon_reason": reason} if reason or was_theirs else {}
+    return {"cordon_reason": reason} if reason or was_temporary else {}
 
 
-def is_ours(node: Node) -> bool:
-    """Return whether a cordon of this node is one that its checks or its maintenance take back."""
+def cordon_is_temporary(node: Node) -> bool:
+    """Return whether a cordon of this node is one that its checks, or the end of its maintenance,
+    take back."""
     return bool(node.checks_needed) or active_windows(node).filter(was_cordoned=False).exists()
 
 

@@ -325,8 +325,8 @@ def _cordon(rule: AlertRule, alerts: Sequence[Alert], outcomes: dict[UUID, Actio
     cordoned = {node.name: node for node in nodes if node.cordoned}
     for alert in of_nodes:
         if alert.subject in cordoned:
-            passes = cluster.is_ours(cordoned[alert.subject])
-            outcomes[alert.pk] = ActionOutcome("The node was cordoned before.", done=not passes)
+            temporary = cluster.cordon_is_temporary(cordoned[alert.subject])
+            outcomes[alert.pk] = ActionOutcome("The node was cordoned before.", done=not temporary)
         elif in_use - {alert.subject}:
             in_use.discard(alert.subject)
             chosen.append(alert)
