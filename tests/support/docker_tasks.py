@@ -6,12 +6,13 @@ import socket
 import subprocess
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import docker
-from docker.models.containers import Container
 
 from skep_agent.containers import Exit
 from skep_agent.network import names, vxlan
@@ -67,10 +68,18 @@ def purge(client: docker.DockerClient, cluster: str) -> None:
     label: dict[str, str | list[str] | bool] = {"label": f"skep.cluster={cluster}"}
     for container in client.containers.list(all=True, filters=label, ignore_removed=True):
         with suppress(docker.errors.NotFound):  # by a removal of the test's own
-            _remove(container)
+            _when_free(partial(container.remove, force=True, v=True))
     for network in client.networks.list(filters=label):
-        with suppress(docker.errors.NotFound):
-            network.remove()
+        try:
+            _when_free(network.remove)
+        except docker.errors.NotFound:
+            pass
+        except docker.errors.APIError:
+            network.reload()
+            if network.containers:
+                raise
+            # Engines lose endpoints of containers that end while many others do, and keep the
+            # network until they restart (moby issue 42119).
     for _, name in socket.if_nameindex():
         if name.startswith(f"{names.prefix(cluster)}v"):
             vxlan.remove(name)
@@ -78,13 +87,15 @@ def purge(client: docker.DockerClient, cluster: str) -> None:
     subprocess.run(["nft", "delete", "table", "inet", names.table(cluster)], capture_output=True)
 
 
-def _remove(container: Container) -> None:
-    """Until it is gone: the engine refuses (409) while another removal is under way."""
-    deadline = time.monotonic() + 60
+def _when_free(remove: Callable[[], object]) -> None:
+    """Remove a container or a network. The engine refuses while another removal of the container
+    is under way (409), and that of its network until the container has left it (403)."""
+    deadline = time.monotonic() + 20
     while True:
         try:
-            return container.remove(force=True, v=True)
+            remove()
+            return
         except docker.errors.APIError as error:
-            if error.status_code != 409 or time.monotonic() > deadline:
+            if error.status_code not in (403, 409) or time.monotonic() > deadline:
                 raise
         time.sleep(0.1)
