@@ -300,6 +300,32 @@ def cleanup(
         typer.echo(line if not done else f"{'would remove' if dry_run else 'removed'} {line}")
 
 
+@app.command("burn-in")
+def burn_in(
+    seconds: Annotated[
+        float, typer.Option(min=0, max=86400, help="For how long; one pass in any case.")
+    ] = 60.0,
+) -> None:
+    """Try the memory and the arithmetic of one GPU, the first that CUDA_VISIBLE_DEVICES names. It
+    takes all memory that is free. The exit code is 1 when it is bad, 2 when it cannot be tried."""
+    from skep_agent.accelerators.cuda import CudaError, Device
+    from skep_agent.burn_in import BadGpu, BurnIn
+
+    try:
+        tried = BurnIn(Device())
+        tried.run(seconds)
+    except BadGpu as error:
+        _fail(str(error), 1)
+    except CudaError as error:
+        # Without a code there was no GPU to try. With one it may be what is wrong with it.
+        _fail(str(error), 1 if error.code else 2)
+    share, total = 100 * tried.tested // tried.total, tried.total / 1024**3
+    typer.echo(
+        f"{tried.device.name}: no error in {share} % of {total:.1f} GiB and in"
+        f" {tried.operations:.1e} operations, by {tried.passes} passes."
+    )
+
+
 async def until_signalled(work: Coroutine[Any, Any, None]) -> None:
     """Run until done, or until SIGTERM or SIGINT asks to leave."""
     task = asyncio.ensure_future(work)

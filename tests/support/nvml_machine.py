@@ -12,17 +12,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-SOURCE = Path(__file__).with_name("nvml_fake.c")
 CHILD = Path(__file__).with_name("nvml_child.py")
 
 T = TypeVar("T")
 
 
-def compile_fake(folder: Path) -> Path:
-    """Build `libnvidia-ml.so.1`; returns its folder."""
-    library = folder / "libnvidia-ml.so.1"
+def compile_fake(
+    folder: Path, name: str = "libnvidia-ml.so.1", source: str = "nvml_fake.c"
+) -> Path:
+    """Build a library of the driver; returns its folder."""
+    made, written = folder / name, Path(__file__).with_name(source)
     subprocess.run(
-        ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", library, SOURCE], check=True
+        ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", made, written], check=True
     )
     return folder
 
