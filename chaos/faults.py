@@ -84,8 +84,18 @@ def _kill_box(box: Box, chance: random.Random) -> float:
 
 
 def _kill_watchdog(box: Box, chance: random.Random) -> None:
-    """It is a child of the agent that started it, or of init; found by the agent's state."""
-    state = str(chance.choice(box.nodes).state.path)
+    signal_all(_watchdogs(chance.choice(box.nodes)), SIGKILL)
+
+
+def _stop_watchdog(box: Box, chance: random.Random) -> None:
+    """The agent goes on renewing its lease, and has no one who would end its tasks."""
+    with _stopped(_watchdogs(chance.choice(box.nodes))):
+        time.sleep(chance.uniform(1, box.timing.lease_s / 2))
+
+
+def _watchdogs(node: Node) -> list[int]:
+    """One is a child of the agent that started it, or of init; it is found by the agent's state."""
+    state, found = str(node.state.path), []
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
@@ -95,7 +105,8 @@ def _kill_watchdog(box: Box, chance: random.Random) -> None:
         except OSError:
             continue
         if "watchdog.py" in command and state in command:
-            os.kill(int(name), SIGKILL)
+            found.append(int(name))
+    return found
 
 
 def _stop(part: str, low: float, high: float) -> Break:
@@ -291,6 +302,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("kill agent", 4, _kill_agent),
     Fault("kill all agents", 1, _kill_agents),
     Fault("kill watchdog", 1, _kill_watchdog),
+    Fault("stop watchdog", 1, _stop_watchdog),
     Fault("kill several at once", 3, _kill_several),
     Fault("kill the whole server", 1, _kill_box),
     Fault("stop agent", 3, _stop_agent),

@@ -32,8 +32,15 @@ class EngineRuntime(MockRuntime):
     async def images(self) -> builtins.list[CachedImage]:
         return [CachedImage.model_validate(raw) for raw in await self._ask("images")]
 
-    async def create(self, spec: AttemptSpec, archive: BinaryIO | None = None) -> str:
-        return str(await self._ask("create", spec=spec.model_dump()))
+    async def create(
+        self,
+        spec: AttemptSpec,
+        archive: BinaryIO | None = None,
+        created: Callable[[], None] = lambda: None,
+    ) -> str:
+        container_id = str(await self._ask("create", spec=spec.model_dump()))
+        created()
+        return container_id
 
     async def start(self, container_id: str, ports: Sequence[int] = ()) -> None:
         await self._ask("start", container_id=container_id)

@@ -4,6 +4,7 @@ starting open. Needs no Django, so that `skep up` says the same before it starts
 from __future__ import annotations
 
 import ipaddress
+import math
 import os
 from importlib.util import find_spec
 from urllib.parse import urlsplit
@@ -20,6 +21,27 @@ FEWEST_DIFFERENT = 8
 PLACEHOLDERS = ("django-insecure", "changeme", "change-me", "change_me", "your-secret", "example")
 SHORTEST_TOKEN = 16
 ALLOW_HTTP = "SKEP_ALLOW_HTTP"
+
+
+def number(name: str, default: float) -> float:
+    """Return a setting that is a number; its default where it is not set, or empty. Raises
+    ValueError with a sentence that says what is wrong."""
+    text = os.environ.get(name, "").strip()
+    try:
+        found = float(text or default)
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise ValueError(f"{name} is to be a number, without a unit, not {text[:40]!r}")
+    return found
+
+
+def whole_number(name: str, default: int) -> int:
+    """Return a setting that is a whole number, in the same way. Raises ValueError."""
+    found = number(name, default)
+    if found != int(found):
+        raise ValueError(f"{name} is to be a whole number, not {found:g}")
+    return int(found)
 
 
 def secret_key_problem(key: str) -> str:
@@ -261,13 +283,11 @@ def smtp_problem(host: str, tls: str, password: str) -> str:
 def scheduling() -> dict[str, float]:
     """Return the limits of the queue, in seconds; see skep_scheduler.model.Options."""
     return {
-        "ageing_s": float(os.environ.get("SKEP_SCHEDULING_AGEING_S", "600")),
-        "starvation_s": float(os.environ.get("SKEP_SCHEDULING_STARVATION_S", "7200")),
-        "min_run_s": float(os.environ.get("SKEP_SCHEDULING_MIN_RUN_S", "60")),
-        "opportunistic_min_run_s": float(
-            os.environ.get("SKEP_SCHEDULING_OPPORTUNISTIC_MIN_RUN_S", "10")
-        ),
-        "resize_hold_s": float(os.environ.get("SKEP_SCHEDULING_RESIZE_HOLD_S", "600")),
-        "cooldown_s": float(os.environ.get("SKEP_SCHEDULING_COOLDOWN_S", "30")),
-        "cooldown_limit_s": float(os.environ.get("SKEP_SCHEDULING_COOLDOWN_LIMIT_S", "1800")),
+        "ageing_s": number("SKEP_SCHEDULING_AGEING_S", 600),
+        "starvation_s": number("SKEP_SCHEDULING_STARVATION_S", 7200),
+        "min_run_s": number("SKEP_SCHEDULING_MIN_RUN_S", 60),
+        "opportunistic_min_run_s": number("SKEP_SCHEDULING_OPPORTUNISTIC_MIN_RUN_S", 10),
+        "resize_hold_s": number("SKEP_SCHEDULING_RESIZE_HOLD_S", 600),
+        "cooldown_s": number("SKEP_SCHEDULING_COOLDOWN_S", 30),
+        "cooldown_limit_s": number("SKEP_SCHEDULING_COOLDOWN_LIMIT_S", 1800),
     }

@@ -149,7 +149,7 @@ def _database(url: str) -> dict[str, object]:
             **known["OPTIONS"],
             "pool": {
                 "min_size": 1,
-                "max_size": int(os.environ.get("SKEP_DATABASE_POOL", "16")),
+                "max_size": env_settings.whole_number("SKEP_DATABASE_POOL", 16),
                 "timeout": 10,
                 "reconnect_timeout": 3,  # then anew: see `core.database.base`
             },
@@ -188,12 +188,12 @@ SKEP_GATEWAY_BACKEND = os.environ.get("SKEP_GATEWAY_BACKEND", "http://127.0.0.1:
 
 # A node that lost the server stops its containers `LEASE_S` after its last acknowledged heartbeat;
 # the server waits `LEASE_MARGIN_S` longer before it gives the GPUs away.
-SKEP_LEASE_S = float(os.environ.get("SKEP_LEASE_S", "30"))
-SKEP_LEASE_MARGIN_S = float(os.environ.get("SKEP_LEASE_MARGIN_S", "5"))
+SKEP_LEASE_S = env_settings.number("SKEP_LEASE_S", 30)
+SKEP_LEASE_MARGIN_S = env_settings.number("SKEP_LEASE_MARGIN_S", 5)
 _refuse(env_settings.lease_margin_problem(SKEP_LEASE_MARGIN_S))
-SKEP_HEARTBEAT_S = float(os.environ.get("SKEP_HEARTBEAT_S", "5"))
+SKEP_HEARTBEAT_S = env_settings.number("SKEP_HEARTBEAT_S", 5)
 # So long nodes are waited for after a planned stop of the server; at most a day.
-SKEP_PLANNED_ABSENCE_S = min(float(os.environ.get("SKEP_PLANNED_ABSENCE_S", "3600")), 86400.0)
+SKEP_PLANNED_ABSENCE_S = min(env_settings.number("SKEP_PLANNED_ABSENCE_S", 3600), 86400.0)
 SKEP_REGISTRIES = os.environ.get("SKEP_REGISTRIES", "")
 SKEP_CHECK_IMAGES = os.environ.get("SKEP_CHECK_IMAGES", "") or "on"
 _refuse(
@@ -201,10 +201,10 @@ _refuse(
 )
 _insecure = os.environ.get("SKEP_INSECURE_REGISTRIES", "").lower().split(",")
 SKEP_INSECURE_REGISTRIES = tuple(word.strip() for word in _insecure if word.strip())
-SKEP_CORDON_FAULTS = int(os.environ.get("SKEP_CORDON_FAULTS", "3"))
-SKEP_NODE_CHECKS = int(os.environ.get("SKEP_NODE_CHECKS", "0"))
-SKEP_NODE_CHECK_PEERS = min(int(os.environ.get("SKEP_NODE_CHECK_PEERS", "2")), 4)
-SKEP_NODE_CHECK_MB_S = float(os.environ.get("SKEP_NODE_CHECK_MB_S", "20"))
+SKEP_CORDON_FAULTS = env_settings.whole_number("SKEP_CORDON_FAULTS", 3)
+SKEP_NODE_CHECKS = env_settings.whole_number("SKEP_NODE_CHECKS", 0)
+SKEP_NODE_CHECK_PEERS = min(env_settings.whole_number("SKEP_NODE_CHECK_PEERS", 2), 4)
+SKEP_NODE_CHECK_MB_S = env_settings.number("SKEP_NODE_CHECK_MB_S", 20)
 SKEP_VERSION_FLOORS = os.environ.get("SKEP_VERSION_FLOORS", "warn")
 _refuse(
     "" if SKEP_VERSION_FLOORS in ("warn", "refuse") else "SKEP_VERSION_FLOORS is warn or refuse."
@@ -212,8 +212,8 @@ _refuse(
 SKEP_GANG_POOL = os.environ.get("SKEP_GANG_POOL", "100.64.0.0/10")
 _refuse(env_settings.gang_pool_problem(SKEP_GANG_POOL))
 SKEP_EGRESS_ALLOW = _egress(os.environ.get("SKEP_EGRESS_ALLOW", ""))
-SKEP_TOKEN_DAYS = float(os.environ.get("SKEP_TOKEN_DAYS", "90"))
-SKEP_TOKEN_MAX_DAYS = float(os.environ.get("SKEP_TOKEN_MAX_DAYS", "366"))
+SKEP_TOKEN_DAYS = env_settings.number("SKEP_TOKEN_DAYS", 90)
+SKEP_TOKEN_MAX_DAYS = env_settings.number("SKEP_TOKEN_MAX_DAYS", 366)
 SKEP_FORMER_MEMBERS_JOBS = os.environ.get("SKEP_FORMER_MEMBERS_JOBS", "stop")
 SKEP_REQUIRE_MFA = os.environ.get("SKEP_REQUIRE_MFA", "")
 _refuse("" if SKEP_REQUIRE_MFA in ("", "admins", "all") else "SKEP_REQUIRE_MFA is admins or all.")
@@ -254,27 +254,27 @@ _refuse(
 SKEP_OPENPAI_API = os.environ.get("SKEP_OPENPAI_API", "").removesuffix("0")
 _refuse("" if SKEP_OPENPAI_API in ("", "1", "root") else "SKEP_OPENPAI_API is 1 or root.")
 PASSWORD_RESET_TIMEOUT = 86_400
-SKEP_SAMPLE_S = float(os.environ.get("SKEP_SAMPLE_S", "5"))
+SKEP_SAMPLE_S = env_settings.number("SKEP_SAMPLE_S", 5)
 _refuse(env_settings.agent_timing_problem(SKEP_LEASE_S, SKEP_HEARTBEAT_S, SKEP_SAMPLE_S))
 SKEP_TICK_S = 2.0
 SKEP_SCHEDULING: dict[str, Any] = env_settings.scheduling()
 SKEP_MAX_SPEC_BYTES = 512 * 1024
 SKEP_SECRETS_KEYS = [k for k in os.environ.get("SKEP_SECRETS_KEYS", "").split(",") if k]
-SKEP_SCRATCH_RETENTION_S = float(os.environ.get("SKEP_SCRATCH_RETENTION_S", "3600"))
-SKEP_LOG_RETENTION_DAYS = float(os.environ.get("SKEP_LOG_RETENTION_DAYS", "30"))
-SKEP_METRIC_RETENTION_DAYS = float(os.environ.get("SKEP_METRIC_RETENTION_DAYS", "30"))
-SKEP_METRIC_HOURLY_DAYS = float(os.environ.get("SKEP_METRIC_HOURLY_DAYS", "180"))
-SKEP_METRIC_DAILY_DAYS = float(os.environ.get("SKEP_METRIC_DAILY_DAYS", "730"))
-SKEP_EVENT_RETENTION_DAYS = float(os.environ.get("SKEP_EVENT_RETENTION_DAYS", "400"))
-SKEP_AUDIT_RETENTION_DAYS = float(os.environ.get("SKEP_AUDIT_RETENTION_DAYS", "730"))
-SKEP_USAGE_JOB_RETENTION_DAYS = float(os.environ.get("SKEP_USAGE_JOB_RETENTION_DAYS", "400"))
-SKEP_USAGE_RETENTION_DAYS = float(os.environ.get("SKEP_USAGE_RETENTION_DAYS", "0"))
-SKEP_JOB_ARCHIVE_DAYS = float(os.environ.get("SKEP_JOB_ARCHIVE_DAYS", "0"))
-SKEP_JOB_ARCHIVE_KEEP_DAYS = float(os.environ.get("SKEP_JOB_ARCHIVE_KEEP_DAYS", "0"))
-SKEP_NOTIFICATION_RETENTION_DAYS = float(os.environ.get("SKEP_NOTIFICATION_RETENTION_DAYS", "30"))
-SKEP_NOTIFICATION_WINDOW_S = float(os.environ.get("SKEP_NOTIFICATION_WINDOW_S", "60"))
-SKEP_NOTIFICATION_WAITING_H = float(os.environ.get("SKEP_NOTIFICATION_WAITING_H", "6"))
-SKEP_MAILS_PER_HOUR = int(os.environ.get("SKEP_MAILS_PER_HOUR", "30"))
+SKEP_SCRATCH_RETENTION_S = env_settings.number("SKEP_SCRATCH_RETENTION_S", 3600)
+SKEP_LOG_RETENTION_DAYS = env_settings.number("SKEP_LOG_RETENTION_DAYS", 30)
+SKEP_METRIC_RETENTION_DAYS = env_settings.number("SKEP_METRIC_RETENTION_DAYS", 30)
+SKEP_METRIC_HOURLY_DAYS = env_settings.number("SKEP_METRIC_HOURLY_DAYS", 180)
+SKEP_METRIC_DAILY_DAYS = env_settings.number("SKEP_METRIC_DAILY_DAYS", 730)
+SKEP_EVENT_RETENTION_DAYS = env_settings.number("SKEP_EVENT_RETENTION_DAYS", 400)
+SKEP_AUDIT_RETENTION_DAYS = env_settings.number("SKEP_AUDIT_RETENTION_DAYS", 730)
+SKEP_USAGE_JOB_RETENTION_DAYS = env_settings.number("SKEP_USAGE_JOB_RETENTION_DAYS", 400)
+SKEP_USAGE_RETENTION_DAYS = env_settings.number("SKEP_USAGE_RETENTION_DAYS", 0)
+SKEP_JOB_ARCHIVE_DAYS = env_settings.number("SKEP_JOB_ARCHIVE_DAYS", 0)
+SKEP_JOB_ARCHIVE_KEEP_DAYS = env_settings.number("SKEP_JOB_ARCHIVE_KEEP_DAYS", 0)
+SKEP_NOTIFICATION_RETENTION_DAYS = env_settings.number("SKEP_NOTIFICATION_RETENTION_DAYS", 30)
+SKEP_NOTIFICATION_WINDOW_S = env_settings.number("SKEP_NOTIFICATION_WINDOW_S", 60)
+SKEP_NOTIFICATION_WAITING_H = env_settings.number("SKEP_NOTIFICATION_WAITING_H", 6)
+SKEP_MAILS_PER_HOUR = env_settings.whole_number("SKEP_MAILS_PER_HOUR", 30)
 try:
     SKEP_WEBHOOK_NETWORKS = env_settings.networks(
         "SKEP_WEBHOOK_NETWORKS", os.environ.get("SKEP_WEBHOOK_NETWORKS", "")
@@ -283,7 +283,7 @@ try:
 except ValueError as problem:
     raise ImproperlyConfigured(str(problem)) from None
 EMAIL_HOST = os.environ.get("SKEP_SMTP_HOST", "")
-EMAIL_PORT = int(os.environ.get("SKEP_SMTP_PORT", "587"))
+EMAIL_PORT = env_settings.whole_number("SKEP_SMTP_PORT", 587)
 EMAIL_HOST_USER = os.environ.get("SKEP_SMTP_USERNAME", "")
 EMAIL_HOST_PASSWORD = os.environ.get("SKEP_SMTP_PASSWORD", "")
 _smtp_tls = os.environ.get("SKEP_SMTP_TLS", "starttls")
@@ -291,7 +291,7 @@ _refuse(env_settings.smtp_problem(EMAIL_HOST, _smtp_tls, EMAIL_HOST_PASSWORD))
 EMAIL_USE_TLS, EMAIL_USE_SSL = _smtp_tls == "starttls", _smtp_tls == "tls"
 EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = os.environ.get("SKEP_MAIL_FROM", "skep@localhost")
-SKEP_EVENTS_PER_SUBJECT = int(os.environ.get("SKEP_EVENTS_PER_SUBJECT", "1000"))
+SKEP_EVENTS_PER_SUBJECT = env_settings.whole_number("SKEP_EVENTS_PER_SUBJECT", 1000)
 
 try:
     SKEP_TRUSTED_PROXIES = env_settings.proxy_list(os.environ.get("SKEP_TRUSTED_PROXIES", ""))

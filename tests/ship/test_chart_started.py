@@ -107,6 +107,7 @@ def kubelet(
     port: int,
     tmp_path: Path,
 ) -> Iterator[Kubelet]:
+    no_files: dict[str, list[str]] = {"extraVolumes": [], "extraVolumeMounts": []}
     values = {
         "publicUrl": f"http://127.0.0.1:{port}",
         "databaseUrl": f"postgresql://skep:{PASSWORD}@postgres:5432/skep",
@@ -114,7 +115,8 @@ def kubelet(
         "image": images.chart_values(),
         "apps": {"url": "http://apps.localhost:8472"},
         "metrics": {"enabled": True, "token": METRICS_TOKEN},
-        "agent": {"runtimeClassName": "", "stateDir": str(tmp_path / "agent")},
+        "agent": {"runtimeClassName": "", "stateDir": str(tmp_path / "agent"), **no_files},
+        **no_files,
     }
     file = tmp_path / "values.yaml"
     file.write_text(json.dumps(values))

@@ -81,6 +81,11 @@ def test_any_setting_reaches_the_servers_and_no_other_part(tmp_path):
         assert "SKEP_OIDC_ISSUER" not in found[name].get("environment", {})
 
 
+def test_each_server_has_the_files_that_settings_name(services):
+    for name in ("migrate", "web", "gateway", "apps", "scheduler", "worker", "beat"):
+        assert f"{ROOT}/deploy/files:/etc/skep:ro" in services[name]["volumes"], name
+
+
 def test_nothing_starts_before_the_tables_are_there(services):
     for name in ("web", "gateway", "apps", "scheduler", "worker", "beat"):
         condition = services[name]["depends_on"]["migrate"]["condition"]

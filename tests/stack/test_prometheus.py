@@ -29,6 +29,7 @@ PROCESSES = ("web", "gateway", "apps", "worker-scheduler", "worker-default", "ag
 # The alerts of each fault. A rule that is in none of them was never seen to fire.
 BAD_GPUS = {"SkepGpuUnhealthy", "SkepGpuErrors", "SkepGpuEccErrors", "SkepGpuHot", "SkepRuleFires"}
 SCHEDULER_HANGS = {"SkepSchedulerStopped", "SkepProcessDown", "SkepTasksPileUp"}
+WEB_HANGS = {"SkepNoWebServer", "SkepProcessDown"}
 GATEWAY_HANGS = {"SkepAgentDisconnected", "SkepProcessDown"}
 REDIS_HANGS = {"SkepRedisAway", "SkepHealth"}
 DATABASE_HANGS = {"SkepDatabaseAway"}
@@ -38,8 +39,8 @@ TABLE_LOCKED = {"SkepSchedulerSlow", "SkepRequestsSlow", "SkepTasksLate", "SkepD
 AGENT_HANGS = {"SkepNoAgents", "SkepNodesUnreachable", "SkepQuotaNotMet"}
 USER_WAITS = {"SkepUserUnfair"}
 FAULTS = (
-    *(BAD_GPUS, SCHEDULER_HANGS, GATEWAY_HANGS, REDIS_HANGS, DATABASE_HANGS, DATABASE_REFUSES),
-    *(TABLE_MISSING, TABLE_LOCKED, AGENT_HANGS, USER_WAITS),
+    *(BAD_GPUS, SCHEDULER_HANGS, WEB_HANGS, GATEWAY_HANGS, REDIS_HANGS, DATABASE_HANGS),
+    *(DATABASE_REFUSES, TABLE_MISSING, TABLE_LOCKED, AGENT_HANGS, USER_WAITS),
 )
 WINDOW_S = 20
 # No round ended and no task began within the whole window: whatever waits has waited for so long
@@ -259,6 +260,7 @@ def test_bad_and_hot_gpus_fire_until_they_are_repaired(skep, prometheus):
     ("process", "wanted"),
     [
         ("worker-scheduler", SCHEDULER_HANGS),
+        pytest.param("web", WEB_HANGS, marks=pytest.mark.long),
         pytest.param("gateway", GATEWAY_HANGS, marks=pytest.mark.long),
         pytest.param("valkey", REDIS_HANGS, marks=pytest.mark.long),
         # Its node is lost when its lease is over; use of virtual clusters is sampled each minute.

@@ -42,6 +42,11 @@ CASES = {
         {'up{job="skep", instance="web:9470"}': "1x90", 'up{job="other"}': "0x90"},
         {"job": "skep", "instance": "web:9470"},
     ),
+    # Pods that do not start are no targets, so that nothing is down.
+    "SkepNoWebServer": Case(
+        {'up{job="skep", instance="gateway:9470"}': "1x90"},
+        {'skep_database_up{instance="a"}': "0x90"},
+    ),
     # One web server that reaches it is enough.
     "SkepDatabaseAway": Case(
         {"skep_database_up": "0x90"},

@@ -20,37 +20,76 @@ app.kubernetes.io/component: {{ .component }}
 
 {{- define "skep.image" -}}{{ printf "%s:%s" .image.repository (.image.tag | default .root.Chart.AppVersion) }}{{- end }}
 
+{{/* The settings of the server. What extraEnv names is left out: a name that is given twice is refused by a server-side apply. */}}
 {{- define "skep.env" -}}
-- name: SKEP_SECRET_KEY
-  valueFrom: {secretKeyRef: {name: {{ include "skep.secret" . }}, key: secret-key}}
-- name: SKEP_DATABASE_URL
-  valueFrom: {secretKeyRef: {name: {{ include "skep.secret" . }}, key: database-url}}
-- name: SKEP_REDIS_URL
-  valueFrom: {secretKeyRef: {name: {{ include "skep.secret" . }}, key: redis-url}}
 {{- $extra := list }}
 {{- range .Values.extraEnv }}{{ $extra = append $extra .name }}{{ end }}
-{{- if not (has "SKEP_SECRETS_KEYS" $extra) }}
-- name: SKEP_SECRETS_KEYS
-  valueFrom: {secretKeyRef: {name: {{ include "skep.secret" . }}, key: secrets-keys, optional: true}}
+{{- range $name, $key := dict "SKEP_SECRET_KEY" "secret-key" "SKEP_DATABASE_URL" "database-url" "SKEP_REDIS_URL" "redis-url" "SKEP_SECRETS_KEYS" "secrets-keys" }}
+{{- if not (has $name $extra) }}
+- name: {{ $name }}
+  valueFrom: {secretKeyRef: {name: {{ include "skep.secret" $ }}, key: {{ $key }}, optional: {{ eq $key "secrets-keys" }}}}
 {{- end }}
-- {name: SKEP_DATA_DIR, value: /var/lib/skep}
-- {name: SKEP_LIVENESS_FILE, value: /tmp/alive}
-- {name: SKEP_PUBLIC_URL, value: {{ .Values.publicUrl | quote }}}
-- {name: SKEP_APPS_URL, value: {{ .Values.apps.url | quote }}}
-- {name: SKEP_GATEWAY_URL, value: {{ .Values.gatewayUrl | quote }}}
-- {name: SKEP_GATEWAY_BACKEND, value: {{ printf "http://%s-gateway:%v" (include "skep.name" .) .Values.gatewayService.port | quote }}}
-- {name: SKEP_TRUSTED_PROXIES, value: {{ join "," (ternary .Values.ingress.trustedProxies list .Values.ingress.enabled) | quote }}}
-- {name: SKEP_NODE_CHECKS, value: {{ .Values.nodeChecks | quote }}}
+{{- end }}
+{{- $plain := dict "SKEP_DATA_DIR" "/var/lib/skep" "SKEP_LIVENESS_FILE" "/tmp/alive" }}
+{{- $_ := set $plain "SKEP_PUBLIC_URL" .Values.publicUrl }}
+{{- $_ := set $plain "SKEP_APPS_URL" .Values.apps.url }}
+{{- $_ := set $plain "SKEP_GATEWAY_URL" .Values.gatewayUrl }}
+{{- $_ := set $plain "SKEP_GATEWAY_BACKEND" (printf "http://%s-gateway:%v" (include "skep.name" .) .Values.gatewayService.port) }}
+{{- $_ := set $plain "SKEP_TRUSTED_PROXIES" (join "," (ternary .Values.ingress.trustedProxies list .Values.ingress.enabled)) }}
+{{- $_ := set $plain "SKEP_NODE_CHECKS" (toString .Values.nodeChecks) }}
+{{- if .Values.logs.store }}
+{{- $_ := set $plain "SKEP_LOG_STORE" .Values.logs.store }}
+{{- $_ := set $plain "SKEP_S3_ENDPOINT_URL" .Values.logs.s3EndpointUrl }}
+{{- end }}
+{{- range $name, $value := $plain }}
+{{- if not (has $name $extra) }}
+- {name: {{ $name }}, value: {{ $value | quote }}}
+{{- end }}
+{{- end }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Not of the hook that migrates: before an upgrade that switches metrics on, the Secret has no token yet. */}}
+{{- define "skep.metricsEnv" -}}
 {{- if .Values.metrics.enabled }}
 - {name: SKEP_METRICS_LISTEN, value: ":{{ .Values.metrics.port }}"}
 - name: SKEP_METRICS_TOKEN
   valueFrom: {secretKeyRef: {name: {{ include "skep.secret" . }}, key: metrics-token}}
 {{- end }}
-{{- if .Values.logs.store }}
-- {name: SKEP_LOG_STORE, value: {{ .Values.logs.store | quote }}}
-- {name: SKEP_S3_ENDPOINT_URL, value: {{ .Values.logs.s3EndpointUrl | quote }}}
 {{- end }}
-{{- with .Values.extraEnv }}
+
+{{/* Those of the agent, in the same way. */}}
+{{- define "skep.agentEnv" -}}
+{{- $agent := .Values.agent }}
+{{- $extra := list }}
+{{- range $agent.extraEnv }}{{ $extra = append $extra .name }}{{ end }}
+{{- if not (has "SKEP_NODE_NAME" $extra) }}
+- name: SKEP_NODE_NAME
+  valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
+{{- end }}
+{{- if not (has "SKEP_JOIN_TOKEN" $extra) }}
+- name: SKEP_JOIN_TOKEN
+  valueFrom: {secretKeyRef: {name: {{ $agent.joinTokenSecret }}, key: join-token, optional: true}}
+{{- end }}
+{{- $plain := dict "SKEP_SERVER" .Values.publicUrl "SKEP_AGENT_STATE" "/var/lib/skep-agent" "NVIDIA_VISIBLE_DEVICES" "all" "NVIDIA_DRIVER_CAPABILITIES" "compute,utility" }}
+{{- if $agent.metricsPort }}
+- name: SKEP_NODE_ADDRESS
+  valueFrom: {fieldRef: {fieldPath: status.hostIP}}
+{{- $_ := set $plain "SKEP_AGENT_METRICS" (printf "$(SKEP_NODE_ADDRESS):%v" $agent.metricsPort) }}
+{{- end }}
+{{- if $agent.storages.enabled }}
+{{- $_ := set $plain "SKEP_NFS_SERVERS" (join " " $agent.storages.nfsServers) }}
+{{- $_ := set $plain "SKEP_S3_ENDPOINTS" (join " " $agent.storages.s3Endpoints) }}
+{{- $_ := set $plain "SKEP_STORAGE_ROOTS" (join " " $agent.storages.roots) }}
+{{- end }}
+{{- range $name, $value := $plain }}
+{{- if not (has $name $extra) }}
+- {name: {{ $name }}, value: {{ $value | quote }}}
+{{- end }}
+{{- end }}
+{{- with $agent.extraEnv }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
@@ -59,6 +98,8 @@ app.kubernetes.io/component: {{ .component }}
 runAsNonRoot: true
 runAsUser: 10470
 fsGroup: 10470
+# Else the kubelet changes the owner of each chunk of logs before a pod starts.
+fsGroupChangePolicy: OnRootMismatch
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
@@ -131,7 +172,9 @@ spec:
           {{- with .command }}
           command: {{ toJson . }}
           {{- end }}
-          env: {{- include "skep.env" .root | nindent 12 }}
+          env:
+            {{- include "skep.env" .root | nindent 12 }}
+            {{- include "skep.metricsEnv" .root | nindent 12 }}
           securityContext: {{- include "skep.containerSecurity" . | nindent 12 }}
           resources: {{- toYaml .resources | nindent 12 }}
           {{- if or .port .root.Values.metrics.enabled }}
@@ -153,6 +196,9 @@ spec:
           volumeMounts:
             - {name: tmp, mountPath: /tmp}
             - {name: data, mountPath: /var/lib/skep}
+            {{- with .root.Values.extraVolumeMounts }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
       volumes:
         - {name: tmp, emptyDir: {}}
         - name: data
@@ -161,6 +207,9 @@ spec:
           {{- else }}
           persistentVolumeClaim: {claimName: {{ include "skep.claim" .root }}}
           {{- end }}
+        {{- with .root.Values.extraVolumes }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
 ---
 apiVersion: {{ ternary "policy/v1" "policy/v1beta1" (semverCompare ">=1.21-0" .root.Capabilities.KubeVersion.Version) }}
 kind: PodDisruptionBudget
@@ -172,6 +221,13 @@ spec:
   selector:
     matchLabels:
       {{- include "skep.selector" . | nindent 6 }}
+{{- end }}
+
+{{/* The ports of PostgreSQL or Redis, of a NetworkPolicy. */}}
+{{- define "skep.enginePorts" -}}
+{{- $ports := list }}
+{{- range prepend (.extraPorts | default list) .port }}{{ $ports = append $ports (dict "protocol" "TCP" "port" (int .)) }}{{ end }}
+{{- toJson $ports }}
 {{- end }}
 
 {{/* Where PostgreSQL or Redis is, as a peer of a NetworkPolicy: by labels, by network, or nothing for anywhere. */}}

@@ -7,9 +7,11 @@ import base64
 import hashlib
 import json
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from typing import Any
 
 import redis
@@ -23,11 +25,12 @@ from django.middleware.gzip import GZipMiddleware
 from django.middleware.http import ConditionalGetMiddleware
 from django.utils.functional import SimpleLazyObject
 from django.utils.http import quote_etag
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from skep_agent import tracing
-from skep_platform.core import caller, failures, metrics
+from skep_platform.core import caller, failures, metrics, redis_clients
 from skep_platform.core.models import uuid7
-from skep_platform.core.notifications import valkey
 
 log = structlog.get_logger("skep.request")
 
@@ -168,11 +171,22 @@ def _username(request: HttpRequest) -> str:
     return user.get_username() if user is not None else ""
 
 
+_valkey_answered = threading.Event()
+
+
 def ready() -> JsonResponse:
     """Return whether this process is ready to serve: {"database": bool, "valkey": bool}, with
-    status 503 unless both answer."""
+    status 503 unless the database answers and Valkey has answered once.
+
+    Without Valkey it serves as well, if less. All processes lose it at the same time: a load
+    balancer that left them out would end pages and agents that could go on. Only a process that
+    Valkey never answered waits for it: in a rollout with a wrong address the former ones stay.
+    """
     answers = {"database": _database(), "valkey": _valkey()}
-    return JsonResponse(answers, status=200 if all(answers.values()) else 503)
+    if answers["valkey"]:
+        _valkey_answered.set()
+    fine = answers["database"] and _valkey_answered.is_set()
+    return JsonResponse(answers, status=200 if fine else 503)
 
 
 def _database() -> bool:
@@ -185,11 +199,18 @@ def _database() -> bool:
         return False
 
 
+@lru_cache(maxsize=1)
+def _probed_valkey() -> redis.Redis:
+    """Return a client that gives up on a Valkey that hangs before the probe ends."""
+    retry = Retry(NoBackoff(), 0)
+    return redis_clients.client(socket_timeout=1, socket_connect_timeout=1, retry=retry)
+
+
 def _valkey() -> bool:
     try:
-        return bool(valkey().ping())
+        return bool(_probed_valkey().ping())
     except (redis.RedisError, OSError) as error:
-        log.warning("not_ready", part="valkey", error=type(error).__name__)
+        log.warning("valkey_away", error=type(error).__name__)
         return False
 
 

@@ -162,13 +162,16 @@ def _full_disks(rule: AlertRule) -> Iterable[Met]:
         yield Met(name, name, message, "/cluster", {"used_percent": round(used, 1)})
 
 
-CERTIFICATES_KEY = "operations-certificates-by-port"
+CERTIFICATES_KEY = "operations-certificates-read"
 CERTIFICATES_S = 3600  # they are read again after so long
 
 
 def _certificates(rule: AlertRule) -> Iterable[Met]:
+    """Return those that do not hold, or not for long. A worker may have no way to an address, as
+    with the NetworkPolicies of the chart: that is no fault of its certificate."""
+
     def read() -> list[Any]:
-        return [_plain(one) for one in network.certificates()]
+        return [_plain(one) for one in network.certificates() if not one.unread]
 
     for one in _kept(CERTIFICATES_KEY, CERTIFICATES_S, read):
         expires = datetime.fromtimestamp(one["expires_at"], UTC) if one["expires_at"] else None

@@ -379,6 +379,12 @@ class TestNetwork:
         message = found("certificates")["certificate_bad"].message
         assert ("expired" if days < 0 else "self-signed certificate") in message
 
+    def test_a_certificate_that_cannot_be_read_from_here_is_no_bad_one(self, settings):
+        settings.SKEP_LDAP_URI = "ldaps://127.0.0.1:1"
+        findings = found("certificates")
+        assert findings.keys() == {"certificate_unread"}
+        assert findings["certificate_unread"].severity == "warning"
+
     def test_ports_that_do_not_answer(self, settings):
         with socket.create_server(("127.0.0.1", 0)) as listener:
             settings.EMAIL_HOST, settings.EMAIL_PORT = listener.getsockname()

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import ipaddress
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
+import time_machine
 from django.core.cache import cache
 from django.utils import timezone
 from tests.support.alert_rules import idle_job, rule, running_job, sent, sicken
 from tests.support.jobs_world import attempts_of
+from tests.support.platform_api import Api
 from tests.support.platform_factories import make_node, make_user
+from tests.support.receivers import http_receiver
 
 from skep_platform.cluster.models import Device, Node
 from skep_platform.core.models import Event
 from skep_platform.jobs.models import Job
-from skep_platform.notifications import collecting
+from skep_platform.notifications import collecting, delivering
 from skep_platform.notifications.models import Delivery
 from skep_platform.operations import conditions, doctor, rules
 from skep_platform.operations.doctor.findings import Finding, error, ok, warning
@@ -126,6 +131,23 @@ class TestAlerts:
         collecting.collect()
         (mail,) = Delivery.objects.filter(user=boss)
         assert (mail.channel, mail.event) == ("email", "platform.alert")
+
+    def test_goes_to_the_webhook_of_who_has_one(self, settings):
+        settings.SKEP_WEBHOOK_NETWORKS = [ipaddress.ip_network("127.0.0.0/8")]
+        boss = make_user("boss", admin=True)
+        with http_receiver() as pager:
+            made = Api(boss).post("/webhooks", {"name": "pager", "url": pager.url("/hook")})
+            assert made.status_code == 201
+            rule("bad_node")
+            sicken(make_node("sick"))
+            rules.evaluate()
+            collecting.collect()
+            with time_machine.travel(timezone.now() + timedelta(minutes=2)):
+                assert delivering.deliver("webhook") == 1
+        (request,) = pager.requests
+        said = json.loads(request.body)
+        assert (said["event"], said["count"]) == ("platform.alert", 1)
+        assert "1 GPUs of node sick are bad." in request.body.decode()
 
     def test_waits_for_its_minutes_and_forgets_what_passed_before(self):
         rule("bad_node", for_minutes=5)
@@ -266,6 +288,7 @@ class TestConditions:
                 Certificate("gateway", "skep.example.org", 8443, soon, ""),
                 Certificate("public address", "skep.example.org", 443, None, "expired."),
                 Certificate("apps", "x.example.net", 443, soon + timedelta(days=90), ""),
+                Certificate("directory", "ldap.example.org", 636, None, "", "timed out"),
             ]
 
         monkeypatch.setattr(conditions.network, "certificates", certificates)

@@ -69,12 +69,15 @@ def _about(message: str | bytes, old: str, new: str, epoch: int) -> str | bytes:
 
 class OldServer:
     """A server of the release before: it sends what was recorded, with the numbers of its acks
-    changed, and keeps what the agent reports."""
+    changed, has attempts that are ready run, and keeps what the agent reports."""
 
-    def __init__(self, release: Release) -> None:
+    def __init__(self, release: Release, command: str) -> None:
         self.says = release.server_messages()
+        self.attempts: list[dict[str, Any]] = self.says["desired"]["attempts"]
+        for attempt in self.attempts:
+            attempt["command"] = command
         self.phases: dict[str, list[str]] = {}
-        self.logs: dict[str, bytes] = {}
+        self.logs: dict[tuple[str, str], bytes] = {}  # by attempt and stream
 
     async def __call__(self, socket: ServerConnection) -> None:
         async for frame in socket:
@@ -91,10 +94,17 @@ class OldServer:
                 for fact in message.facts:
                     self.phases.setdefault(fact.attempt_id, []).append(fact.phase)
                 await self._send(socket, "report_ack", seq=message.facts[-1].seq)
+                await self._pass_barrier(socket)
+
+    async def _pass_barrier(self, socket: ServerConnection) -> None:
+        ids = [attempt["attempt_id"] for attempt in self.attempts]
+        if all("ready" in self.phases.get(each, ()) for each in ids):
+            run = [attempt | {"desired": "run"} for attempt in self.attempts]
+            await self._send(socket, "desired", revision=2, attempts=run)
 
     async def _log(self, socket: ServerConnection, frame: LogFrame) -> None:
-        known = self.logs.get(frame.attempt_id, b"")
-        self.logs[frame.attempt_id] = known[: frame.offset] + frame.data
+        stream = frame.attempt_id, frame.stream
+        self.logs[stream] = self.logs.get(stream, b"")[: frame.offset] + frame.data
         about = {"attempt_id": frame.attempt_id, "stream": frame.stream}
         offset = frame.offset + len(frame.data)
         await self._send(socket, "log_ack", **about, offset=offset, end=not frame.data)
@@ -104,20 +114,28 @@ class OldServer:
 
 
 @release
-async def test_our_agent_runs_a_task_for_a_server_of_the_release_before(
+async def test_our_agent_runs_tasks_to_their_end_for_a_server_of_the_release_before(
     release: Release, tmp_path: Path
 ):
-    old = OldServer(release)
+    old = OldServer(release, "mock run_for=0.1 log_lines=3")
     hello = json.loads(release.agent_messages()[0])
     probe = SimulatedGpus(0)
     probe._gpus = [Gpu(**gpu) for gpu in hello["inventory"]["gpus"]]
-    wanted = [attempt["attempt_id"] for attempt in old.says["desired"]["attempts"]]
+    wanted = [attempt["attempt_id"] for attempt in old.attempts]
     assert wanted
     async with serve(old, "127.0.0.1", 0) as server:
         port = next(iter(server.sockets)).getsockname()[1]
         config = config_for(tmp_path, f"http://127.0.0.1:{port}", hello["inventory"]["hostname"])
         async with AgentProcess(config, probe=probe).running() as agent:
-            await _until(lambda: all("ready" in old.phases.get(a, ()) for a in wanted), agent)
+            await _until(lambda: all("released" in old.phases.get(a, ()) for a in wanted), agent)
+            output = b"".join(b"stdout line %d\n" % n for n in range(3))
+            await _until(lambda: all(old.logs.get((a, "stdout")) == output for a in wanted), agent)
+    for attempt in wanted:
+        steps = [phase for phase in old.phases[attempt] if phase in STEPS]
+        assert list(dict.fromkeys(steps)) == STEPS
+
+
+STEPS = ["ready", "running", "exited", "released"]
 
 
 async def _until(holds: Any, agent: AgentProcess) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from chaos.runtime import EngineRuntime
 from tests.support.agent_specs import spec
 
 from skep_agent.containers import RuntimeFailure
+from skep_agent.runtimes.base import Runtime
 from skep_agent.watchdog import EngineClient
 
 
@@ -55,6 +57,13 @@ async def test_a_container_outlives_the_runtime_that_started_it(server, runtime,
     [run] = ledger.runs
     assert await output(another, container_id) == run.output("stdout")
     assert run.exit_code == 3
+
+
+@pytest.mark.parametrize("call", [n for n in vars(EngineRuntime) if not n.startswith("_")])
+def test_it_is_called_as_any_other_runtime(call):
+    """The agent of a chaos run is the real one, and gives what the protocol has."""
+    own, wanted = (inspect.signature(getattr(kind, call)) for kind in (EngineRuntime, Runtime))
+    assert list(own.parameters) == list(wanted.parameters)
 
 
 async def test_a_failure_of_the_engine_is_that_of_the_runtime(runtime):

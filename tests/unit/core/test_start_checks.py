@@ -70,6 +70,20 @@ def test_finding_s19_a_weak_start_is_refused_with_what_to_do(more, said):
 
 
 @pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"SKEP_LEASE_S": "30s"}, "SKEP_LEASE_S is to be a number, without a unit, not '30s'"),
+        ({"SKEP_TOKEN_DAYS": "nan"}, "SKEP_TOKEN_DAYS is to be a number"),
+        ({"SKEP_CORDON_FAULTS": "2.5"}, "SKEP_CORDON_FAULTS is to be a whole number, not 2.5"),
+        ({"SKEP_SCHEDULING_MIN_RUN_S": "1h"}, "SKEP_SCHEDULING_MIN_RUN_S is to be a number"),
+    ],
+)
+def test_a_number_that_is_none_is_named(more, said):
+    done = start(**more)
+    assert (done.returncode != 0, said in done.stderr.splitlines()[-1]) == (True, True), done.stderr
+
+
+@pytest.mark.parametrize(
     "more",
     [
         {},
@@ -77,6 +91,7 @@ def test_finding_s19_a_weak_start_is_refused_with_what_to_do(more, said):
         {"SKEP_DATABASE_URL": "postgresql://u:p@db/skep?sslmode=verify-full&sslrootcert=/ca.pem"},
         {"SKEP_PUBLIC_URL": "http://skep.example.org", "SKEP_ALLOW_HTTP": "1"},
         {"SKEP_DOCS_URL": "https://docs.example.org/skep"},
+        {"SKEP_LEASE_S": "", "SKEP_CORDON_FAULTS": " "},  # as without them
     ],
 )
 def test_a_sound_start_is_not_refused(more):

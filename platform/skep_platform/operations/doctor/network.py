@@ -102,13 +102,15 @@ def _connects(host: str, port: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """`problem`: why it is not trusted, or could not be read; "" when it holds."""
+    """`problem`: why it is not trusted; "" when it holds. `unread`: why it could not be read from
+    here, which says nothing of the certificate; "" when it was."""
 
     name: str
     host: str
     port: int
     expires_at: datetime | None
     problem: str
+    unread: str = ""
 
     @property
     def address(self) -> str:
@@ -123,11 +125,17 @@ def check_certificates() -> Iterator[Finding]:
     found = certificates()
     soonest = min((c.expires_at for c in found if c.expires_at), default=None)
     until = f"; the first one expires on {soonest:%d %b %Y}" if soonest else ""
-    yield ok(f"{len(found)} certificates were read{until}.")
+    yield ok(f"{sum(not c.unread for c in found)} certificates were read{until}.")
     now = datetime.now(UTC)
     for one in found:
         about = f"The certificate of {one.address} ({one.name})"
-        if one.problem:
+        if one.unread:
+            action = (
+                "Look at the address in the settings, at its server, and at the firewall or "
+                "NetworkPolicy between."
+            )
+            yield warning("certificate_unread", f"{about} was not read: {one.unread}", action)
+        elif one.problem:
             action = "Renew it, or install the whole chain; give the server the authority's file."
             yield error("certificate_bad", f"{about} does not hold: {one.problem}", action)
         elif one.expires_at is not None and one.expires_at - now < EXPIRES_SOON:
@@ -175,7 +183,7 @@ def read_certificate(name: str, host: str, port: int, authorities: str = "") -> 
     except ssl.SSLCertVerificationError as failure:
         return Certificate(name, host, port, None, f"{failure.verify_message}.")
     except (OSError, ValueError) as failure:
-        return Certificate(name, host, port, None, f"it could not be read ({failure})."[:200])
+        return Certificate(name, host, port, None, "", f"{failure}"[:200])
     until = ssl.cert_time_to_seconds(str(facts["notAfter"]))
     return Certificate(name, host, port, datetime.fromtimestamp(until, UTC), "")
 
