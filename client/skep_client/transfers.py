@@ -119,7 +119,7 @@ def _arrived(
 
 
 def _content_of(skep: Skep, place: Place) -> Content | None:
-    """Return what tells a content of a file from others; None where there is no file."""
+    """Return what a content of a file has alone; None where there is no file."""
     try:
         about = skep.run(calls.following(calls.storage_usage(*place)))
     except SkepError as error:
@@ -155,17 +155,17 @@ def _fetch(
         raise SkepError(400, "not_a_file", f"{target} is no plain file.")
     grew = False
     with part.open("ab") as file:
-        _lock(file, target)
+        offset = _locked(file, target)
         if known:
             os.fchmod(file.fileno(), stat.S_IMODE(known.st_mode))
-        whole = about.size < READ_PIECE and not file.tell()
+        whole = about.size < READ_PIECE and not offset
         if whole:  # in one piece it is one version, whichever
             data = _read(skep, source, 0, READ_PIECE, "") if about.size else b""
             if len(data) == READ_PIECE:
                 part.unlink()
                 raise _changed(source)
             file.write(data)
-        while not whole and (offset := file.tell()) < about.size:
+        while not whole and offset < about.size:
             size = min(READ_PIECE, about.size - offset)
             try:
                 data = _read(skep, source, offset, size, "" if grew else etag)
@@ -180,8 +180,9 @@ def _fetch(
                 part.unlink()
                 raise _changed(source)
             file.write(data)
+            offset += len(data)
             if progress is not None:
-                progress(offset + len(data))
+                progress(offset)
         if not whole and not etag:
             now = skep.run(calls.following(calls.storage_usage(*source)))
             if now.size < about.size or (now.size == about.size and now.modified_at != modified_at):
@@ -198,7 +199,7 @@ def _remove_older_parts(target: Path) -> None:
     """Remove what was fetched of versions that are no more, unless that still goes on."""
     for part in target.parent.glob(f"{escape(_part_prefix(target))}*{PART}"):
         with suppress(OSError, SkepError), part.open("ab") as file:
-            _lock(file, target)
+            _locked(file, target)
             part.unlink()
 
 
@@ -215,14 +216,15 @@ def _part_prefix(target: Path) -> str:
     return f".{os.fsencode(target.name)[:MAX_NAME].decode(errors='ignore')}."
 
 
-def _lock(part: IO[bytes], target: Path) -> None:
-    """Two processes that append to one file would mix their pieces."""
+def _locked(part: IO[bytes], target: Path) -> int:
+    """Lock it, as two processes that append to one file would mix their pieces, and return how much
+    it has. Raises SkepError."""
     try:
         fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         message = f"Another copy to {target} is under way."
         raise SkepError(409, "copy_in_progress", message) from None
-    part.seek(0, os.SEEK_END)
+    return part.seek(0, os.SEEK_END)
 
 
 def _hash(text: str) -> str:

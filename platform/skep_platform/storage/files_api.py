@@ -60,7 +60,7 @@ class StorageUsageSerializer(serializers.Serializer[Any]):
 
 class StorageUploadSerializer(serializers.Serializer[Any]):
     offset = serializers.IntegerField(help_text="Bytes that have arrived.")
-    source = serializers.CharField(
+    source = serializers.CharField(  # type: ignore[assignment]
         allow_blank=True, help_text="As in the request: the bytes that have arrived are of it."
     )
 
@@ -99,7 +99,7 @@ class RemoveQuery(PathQuery):
 
 
 class SourceQuery(PathQuery):
-    source = serializers.RegexField(
+    source = serializers.RegexField(  # type: ignore[assignment]
         rf"^[A-Za-z0-9_-]{{1,{files.MAX_SOURCE}}}\Z",
         required=False,
         default="",

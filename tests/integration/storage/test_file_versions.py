@@ -109,7 +109,7 @@ def test_a_download_goes_on_with_the_version_that_it_began_with(ann, served):  #
     first = get(api, "f", "bytes=0-2", HTTP_IF_MATCH=etag)
     assert (first.content, first["ETag"]) == (b"old", etag)
     file.write_bytes(b"new bytes")
-    os.utime(file, ns=(1, 1))  # whatever the clock of the file system tells apart
+    os.utime(file, ns=(1, 1))  # also where the clock is coarse
     changed = get(api, "f", "bytes=3-5", HTTP_IF_MATCH=etag)
     assert refusal(changed) == (412, "file_changed")
     assert changed.json()["details"] == {"size": 9, "etag": '"9-1"'}

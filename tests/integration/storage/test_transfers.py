@@ -126,7 +126,7 @@ def source(tmp_path: Path) -> Path:
 
 
 def written(path: Path, content: bytes, at_ns: int = 10**18) -> None:
-    """Write it so that the time of the file is another one, whatever the clock tells apart."""
+    """Write it so that the time of the file is another one, also where the clock is coarse."""
     path.write_bytes(content)
     os.utime(path, ns=(at_ns, at_ns))
 
