@@ -11,6 +11,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from contextlib import aclosing, closing
+from itertools import islice
 from typing import Any, ParamSpec, Self, TypeVar
 from urllib.parse import urlsplit
 
@@ -33,7 +34,7 @@ from skep_client.flow import (
     request_of,
 )
 from skep_client.live import Subscription, is_loopback
-from skep_client.naming import is_id, next_cursor, the_one
+from skep_client.naming import MOST_NAMED, filters_of, is_id, next_cursor, the_one
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -55,7 +56,7 @@ class Skep(BlockingApi):
     ) -> None:
         self.server = checked(server, token)
         self.token = token
-        self._retry_delays_s = retry_delays_s
+        self.retry_delays_s = retry_delays_s
         verify = transport is not None or _trusted(self.server)
         trust_env = not is_loopback(self.server)
         self._http = httpx.Client(transport=transport, trust_env=trust_env, verify=verify)
@@ -63,7 +64,7 @@ class Skep(BlockingApi):
     def run(self, call: Call[T]) -> T:
         """Send any call of `skep_client.calls`."""
         request = request_of(self._http, self.server, self.token, call)
-        return self._steps(exchange(call, request, self._retry_delays_s))
+        return self._steps(exchange(call, request, self.retry_delays_s))
 
     def _steps(self, flow: Generator[Step, Outcome, T], *, stream: bool = False) -> T:
         step = next(flow)
@@ -124,7 +125,7 @@ class Skep(BlockingApi):
     def stream(self, call: Call[None]) -> Iterator[bytes]:
         """Yield the answer of a call piece by piece, such as that of `calls.export_trace`."""
         request = request_of(self._http, self.server, self.token, call)
-        sending = repeated(call, request, self._retry_delays_s)
+        sending = repeated(call, request, self.retry_delays_s)
         try:
             with closing(self._steps(sending, stream=True)) as response:
                 if response.is_error:
@@ -149,8 +150,15 @@ class Skep(BlockingApi):
         if is_id(name):
             return self.job(name)
         owner, _, plain = name.rpartition("/")
-        found = [j for j in self.jobs(search=plain) if j.name == plain and owner in ("", j.owner)]
-        return the_one(plain, found, self.me().username if len(found) > 1 else "")
+        found = list(islice(self._named(plain, owner), MOST_NAMED))
+        if len(found) > 1:
+            found = [*self._named(plain, self.me().username)] or found
+        return the_one(plain, found)
+
+    def _named(self, name: str, owner: str) -> Iterator[models.JobSummary]:
+        for job in self.jobs(**filters_of(name, owner)):
+            if job.name == name and owner in ("", job.owner):
+                yield job
 
     def wait(self, job_id: str, *, timeout_s: float | None = None) -> models.Job:
         """Return the job when it has ended. Raises TimeoutError after `timeout_s` seconds."""
@@ -186,7 +194,7 @@ class AsyncSkep(AsyncApi):
     ) -> None:
         self.server = checked(server, token)
         self.token = token
-        self._retry_delays_s = retry_delays_s
+        self.retry_delays_s = retry_delays_s
         verify = transport is not None or _trusted(self.server)
         trust_env = not is_loopback(self.server)
         self._http = httpx.AsyncClient(transport=transport, trust_env=trust_env, verify=verify)
@@ -194,7 +202,7 @@ class AsyncSkep(AsyncApi):
     async def run(self, call: Call[T]) -> T:
         """Send any call of `skep_client.calls`."""
         request = request_of(self._http, self.server, self.token, call)
-        return await self._steps(exchange(call, request, self._retry_delays_s))
+        return await self._steps(exchange(call, request, self.retry_delays_s))
 
     async def _steps(self, flow: Generator[Step, Outcome, T], *, stream: bool = False) -> T:
         step = next(flow)
@@ -255,7 +263,7 @@ class AsyncSkep(AsyncApi):
     async def stream(self, call: Call[None]) -> AsyncIterator[bytes]:
         """Yield the answer of a call piece by piece."""
         request = request_of(self._http, self.server, self.token, call)
-        sending = repeated(call, request, self._retry_delays_s)
+        sending = repeated(call, request, self.retry_delays_s)
         try:
             async with aclosing(await self._steps(sending, stream=True)) as response:
                 if response.is_error:
@@ -279,10 +287,19 @@ class AsyncSkep(AsyncApi):
         if is_id(name):
             return await self.job(name)
         owner, _, plain = name.rpartition("/")
-        found = [j async for j in self.jobs(search=plain)]
-        found = [j for j in found if j.name == plain and owner in ("", j.owner)]
-        me = (await self.me()).username if len(found) > 1 else ""
-        return the_one(plain, found, me)
+        found = await self._named(plain, owner)
+        if len(found) > 1:
+            found = await self._named(plain, (await self.me()).username) or found
+        return the_one(plain, found)
+
+    async def _named(self, name: str, owner: str) -> list[models.JobSummary]:
+        found: list[models.JobSummary] = []
+        async for job in self.jobs(**filters_of(name, owner)):
+            if job.name == name and owner in ("", job.owner):
+                found.append(job)
+            if len(found) == MOST_NAMED:
+                break
+        return found
 
     async def wait(self, job_id: str, *, timeout_s: float | None = None) -> models.Job:
         """Return the job when it has ended. Raises TimeoutError after `timeout_s` seconds."""

@@ -23,3 +23,12 @@ class ServerUnreachable(SkepError):
 
     def __init__(self, message: str) -> None:
         super().__init__(0, "server_unreachable", message)
+
+
+def unknown_fields(error: SkepError) -> set[str]:
+    """Return the fields of a request that a server of the version before refused, as it does not
+    know them."""
+    fields = error.details.get("fields") if error.code == "invalid" else None
+    if not isinstance(fields, dict):
+        return set()
+    return {name for name, why in fields.items() if why == ["Unknown field."]}

@@ -22,6 +22,8 @@ T = TypeVar("T")
 # Seconds before each repetition: a server that restarts is back within them.
 RETRY_DELAYS_S = (0.2, 0.5, 1.0, 2.0, 4.0)
 RETRY_STATUSES = frozenset({429, 502, 503, 504})
+# After these a request may have been done, as after a lost answer.
+UNSURE_STATUSES = frozenset({502, 503, 504})
 LONGEST_WAIT_S = 30.0  # that a server may ask for; beyond, its refusal is raised
 OUTAGE_DELAY_S = 5.0  # between two tries of a call that outlasts an outage
 # Without handlers of a program, warnings go to standard error.
@@ -61,29 +63,39 @@ def checked(server: str, token: str) -> str:
 def request_of(
     http: httpx.Client | httpx.AsyncClient, server: str, token: str, call: Call[Any]
 ) -> httpx.Request:
-    """Return the request that a call is sent as."""
+    """Return the request that a call is sent as. Raises SkepError for names that cannot be sent."""
     headers = {"Accept": "application/json", **call.headers}
     content: Any = call.content
     if isinstance(content, Body) and isinstance(http, httpx.AsyncClient):
         content = AsyncBody(content)
     if token:
         headers["Authorization"] = f"Bearer {token}"
-    return http.build_request(
-        call.method,
-        f"{server}{call.root}{call.path}",
-        params=call.params or None,
-        json=call.json,
-        content=content,
-        headers=headers,
-        timeout=call.timeout_s,
-    )
+    # In a name that a user typed; the rest of it would be no part of the name.
+    path = call.path.replace("?", "%3F").replace("#", "%23")
+    try:
+        return http.build_request(
+            call.method,
+            f"{server}{call.root}{path}",
+            params=call.params or None,
+            json=call.json,
+            content=content,
+            headers=headers,
+            timeout=call.timeout_s,
+        )
+    except (httpx.InvalidURL, UnicodeEncodeError) as error:
+        message = f"A name or text is too long, or has characters that cannot be sent: {error}"
+        raise SkepError(400, "not_sendable", message) from None
 
 
 def exchange(
     call: Call[T], request: httpx.Request, delays_s: Sequence[float] = RETRY_DELAYS_S
 ) -> Generator[Step, Outcome, T]:
     """Send, repeat what may be repeated, and read the answer. Raises SkepError."""
-    response = yield from repeated(call, request, delays_s)
+    response, unsure = yield from _sent(call, request, delays_s, time.monotonic)
+    if unsure and call.method == "DELETE" and response.status_code == 404:
+        deletes = call.answer is None or call.gone is not None
+        if deletes and not isinstance(refusal(response), ServerUnreachable):
+            return call.gone  # type: ignore[return-value]  # None, as the answer
     return _read(call, response)
 
 
@@ -95,7 +107,16 @@ def repeated(
 ) -> Generator[Step, Outcome, httpx.Response]:
     """Send, and repeat what may be repeated. Returns the last response, which may be a refusal.
     Raises ServerUnreachable where there is none."""
+    response, _ = yield from _sent(call, request, delays_s, clock)
+    return response
+
+
+def _sent(
+    call: Call[Any], request: httpx.Request, delays_s: Sequence[float], clock: Callable[[], float]
+) -> Generator[Step, Outcome, tuple[httpx.Response, bool]]:
+    """As `repeated`, and return whether a request before the last one may have been done."""
     delays, end, away = iter(delays_s), clock() + call.outage_s, False
+    unsure = False
     while True:
         outcome = yield Send(request)
         if not _worth_repeating(call, outcome):
@@ -109,12 +130,13 @@ def repeated(
             if not away:
                 away = True
                 log.warning(_notice(request, outcome, call.outage_s))
+        unsure = unsure or _may_have_been_done(outcome)
         yield Sleep(max(delay, asked))
     if not isinstance(outcome, httpx.Response):
         raise ServerUnreachable(f"No answer from {_server(request)}: {outcome}")
     if away and outcome.status_code not in RETRY_STATUSES:
         log.warning(f"{_server(request)} answers again.")
-    return outcome
+    return outcome, unsure
 
 
 def _notice(request: httpx.Request, outcome: Outcome, outage_s: float) -> str:
@@ -133,8 +155,15 @@ def _worth_repeating(call: Call[Any], outcome: Outcome) -> bool:
         return call.repeatable and outcome.status_code in RETRY_STATUSES
     if isinstance(outcome, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
         return False  # an address or a token that can never be sent
-    # Nothing has reached the server when the connection was never made.
-    return call.repeatable or isinstance(outcome, httpx.ConnectError | httpx.ConnectTimeout)
+    return call.repeatable or not _may_have_been_done(outcome)
+
+
+def _may_have_been_done(outcome: Outcome) -> bool:
+    """Return whether the server may have done what it was asked: nothing has reached it when the
+    connection was never made."""
+    if isinstance(outcome, httpx.Response):
+        return outcome.status_code in UNSURE_STATUSES
+    return not isinstance(outcome, httpx.ConnectError | httpx.ConnectTimeout)
 
 
 def _asked_wait(outcome: Outcome) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from contextlib import ExitStack
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -27,6 +28,7 @@ class Subscription:
         self._server, self._token = server, token
         self._request = json.dumps({"subscribe": topic, "id": subject_id})
         self._socket: Any = None
+        self._opened = ExitStack()  # closes the socket
         self._pause_s, self._reopen_at = REOPEN_S, 0.0
 
     def __enter__(self) -> Self:
@@ -61,12 +63,13 @@ class Subscription:
         server = urlsplit(self._server)
         scheme = "wss" if server.scheme == "https" else "ws"
         try:
-            self._socket = connect(
+            socket = connect(
                 server._replace(scheme=scheme, path=f"{server.path}/ws/live").geturl(),
                 additional_headers={"Authorization": f"Bearer {self._token}"},
                 open_timeout=within_s,
                 proxy=None if is_loopback(self._server) else True,
             )
+            self._socket = self._opened.enter_context(socket)
             self._socket.send(self._request)
         except (OSError, WebSocketException):
             self._lost()
@@ -81,6 +84,5 @@ class Subscription:
         self._pause_s = min(2 * self._pause_s, REOPEN_MOST_S)
 
     def _close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        self._socket = None
+        self._opened.close()

@@ -1403,6 +1403,7 @@ class StorageRemoval(Model):
 
 class StorageUpload(Model):
     offset: int = 0
+    source: str = ""
 
 
 class StorageUsage(Model):
@@ -1411,6 +1412,7 @@ class StorageUsage(Model):
     folders: int = 0
     complete: bool = False
     modified_at: datetime | None = None
+    etag: str | None = None
 
 
 class Store(Model):

@@ -11,15 +11,22 @@ from skep_client import models
 from skep_client.errors import SkepError
 from skep_client.model import Page
 
+MOST_NAMED = 20  # jobs of one name that are looked at
 
-def the_one(name: str, found: Sequence[models.JobSummary], me: str) -> models.JobSummary:
-    """Return the only job of a name, or that of user `me` among several. Raises SkepError."""
-    found = [job for job in found if job.owner == me] or list(found)
+
+def filters_of(name: str, owner: str = "") -> dict[str, Any]:
+    """Return the filters of the jobs of exactly this name; an older server knows only `search`."""
+    return {"name": name, "search": name, "owner": owner, "limit": MOST_NAMED}
+
+
+def the_one(name: str, found: Sequence[models.JobSummary]) -> models.JobSummary:
+    """Return the only job of a name. Raises SkepError."""
     if not found:
         raise SkepError(404, "not_found", f"There is no job named {name}.")
     if len(found) > 1:
         owners = ", ".join(f"{job.owner}/{job.name}" for job in found)
-        message = f"Several people have a job {name}; name one: {owners}"
+        more = ", …" if len(found) == MOST_NAMED else ""
+        message = f"Several people have a job {name}; name one: {owners}{more}"
         raise SkepError(400, "ambiguous", message)
     return found[0]
 

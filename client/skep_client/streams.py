@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import threading
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import suppress
@@ -17,11 +18,12 @@ from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.frames import CloseCode
 
 from skep_client.client import Skep
 from skep_client.errors import ServerUnreachable, SkepError
+from skep_client.flow import RETRY_STATUSES
 from skep_client.live import is_loopback
 
 T = TypeVar("T")
@@ -129,19 +131,37 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 async def _connected(client: Skep, path: str) -> ClientConnection:
+    """Open a socket, and try again for seconds while the server restarts: nothing was asked for
+    before it is open. Raises SkepError."""
+    delays = iter(client.retry_delays_s)
+    while True:
+        try:
+            return await _opened(client, path)
+        except (OSError, InvalidHandshake) as error:
+            delay = next(delays, None) if _passes(error) else None
+            if delay is None:
+                raise ServerUnreachable(f"No stream from {client.server}: {error}") from None
+        await asyncio.sleep(delay)
+
+
+def _passes(error: OSError | InvalidHandshake) -> bool:
+    """Return whether another try may succeed: that took long already where there was no answer."""
+    if isinstance(error, InvalidStatus):
+        return error.response.status_code in RETRY_STATUSES
+    return not isinstance(error, TimeoutError | ssl.SSLError)
+
+
+async def _opened(client: Skep, path: str) -> ClientConnection:
     server = urlsplit(client.server)
     scheme = "wss" if server.scheme == "https" else "ws"
-    try:
-        return await connect(
-            f"{scheme}://{server.netloc}{server.path}{path}",
-            additional_headers={"Authorization": f"Bearer {client.token}"},
-            compression=None,
-            open_timeout=OPEN_S,
-            # One that does not read for long is not lost: there is flow control.
-            ping_timeout=None,
-            max_queue=4,
-            write_limit=PIECE_BYTES,
-            proxy=None if is_loopback(client.server) else True,
-        )
-    except (OSError, InvalidHandshake) as error:
-        raise ServerUnreachable(f"No stream from {client.server}: {error}") from None
+    return await connect(
+        f"{scheme}://{server.netloc}{server.path}{path}",
+        additional_headers={"Authorization": f"Bearer {client.token}"},
+        compression=None,
+        open_timeout=OPEN_S,
+        # One that does not read for long is not lost: there is flow control.
+        ping_timeout=None,
+        max_queue=4,
+        write_limit=PIECE_BYTES,
+        proxy=None if is_loopback(client.server) else True,
+    )

@@ -15,6 +15,8 @@ from tests.support.object_store import ObjectStore, object_store
 from tests.support.stack import Stack
 from tests.support.stack_jobs import gang, log_lines, reach, submit
 
+from skep_client.transfers import version_of
+
 pytestmark = [pytest.mark.stack, pytest.mark.docker]
 VC = "default"
 
@@ -104,6 +106,8 @@ def test_files_go_to_a_job_and_come_back_by_the_command_line(
     # As a command that was cut left it: the first bytes have arrived.
     (shared / "team" / "code" / "lib").mkdir(parents=True)
     (shared / "team" / "code" / "lib" / ".large.skep-part").write_bytes(large[:5000])
+    version = version_of((tmp_path / "code" / "lib" / "large").stat())
+    (shared / "team" / "code" / "lib" / ".large.skep-from").write_text(version)
     assert cli("fs", "cp", "-r", tmp_path / "code", "team:") == "Copied 2 files.\n"
     assert (shared / "team" / "code" / "lib" / "large").read_bytes() == large
     assert "lib/" in cli("fs", "ls", "team:code")

@@ -122,7 +122,7 @@ def check(text: str) -> Call[models.Check]:
 
 def jobs(**params: Any) -> Call[Page[models.JobSummary]]:
     """Iterate over the jobs that you may see, newest first. `params`: state, virtual_cluster,
-    owner, tag, search, shared, cause, since, until, ordering; lists are comma lists."""
+    owner, tag, name, search, shared, cause, since, until, ordering; lists are comma lists."""
     return Call("GET", "jobs", Page[models.JobSummary], params=given(params))
 
 
@@ -187,7 +187,7 @@ def saved_images(**params: Any) -> Call[Page[models.ImageSave]]:
 
 def archived_jobs(**params: Any) -> Call[Page[models.ArchivedJobSummary]]:
     """Iterate over the jobs in the archive that you may see, those submitted last first. `params`:
-    state, virtual_cluster, owner, search, since, until; see the REST API."""
+    state, virtual_cluster, owner, name, search, since, until; see the REST API."""
     return Call("GET", "archived-jobs", Page[models.ArchivedJobSummary], params=given(params))
 
 

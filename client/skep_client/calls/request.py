@@ -16,7 +16,8 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
     """`repeatable`: sending it twice changes nothing more than sending it once; `outage_s`: for so
-    long it is repeated while the server is away, after the few retries of every call."""
+    long it is repeated while the server is away, after the few retries of every call; `gone`: what
+    a DELETE answers whose first answer was lost, where it is more than nothing."""
 
     method: str
     path: str  # below `root`
@@ -29,6 +30,7 @@ class Call(Generic[T]):
     root: str = "/api/v1/"
     timeout_s: float = 30.0  # without a byte
     outage_s: float = 0.0
+    gone: T | None = None
 
 
 OUTAGE_S = 900.0  # for which what follows a job tries again

@@ -86,9 +86,14 @@ def reset_limit(vc: str, name: str) -> Call[models.Limit]:
     return Call("DELETE", f"virtual-clusters/{vc}/limits/{name}", models.Limit)
 
 
-def set_quotas(name: str, quotas: Mapping[str, int]) -> Call[models.VirtualCluster]:
-    """Set how many GPUs of each model a virtual cluster owns. For admins."""
+def set_quotas(
+    name: str, quotas: Mapping[str, int], before: Mapping[str, int] | None = None
+) -> Call[models.VirtualCluster]:
+    """Set how many GPUs of each model a virtual cluster owns. With `before`, the quotas that you
+    read, it is refused (`quotas_stale`) if they are others now. For admins."""
     body = {"quotas": dict(quotas)}
+    if before is not None:
+        body["before"] = dict(before)
     return Call("PUT", f"virtual-clusters/{named(name)}/quotas", models.VirtualCluster, json=body)
 
 
@@ -183,9 +188,10 @@ def create_image(name: str, reference: str, **fields: Any) -> Call[models.Image]
     return Call("POST", "images", models.Image, json=body, repeatable=False)
 
 
-def update_image(name: str, **fields: Any) -> Call[models.Image]:
+def update_image(image: str, /, **fields: Any) -> Call[models.Image]:
     """Change an image: name, reference, and the `fields` of `create_image` but managed_by."""
-    return Call("PATCH", f"images/{name}", models.Image, json=fields)
+    path = f"images/{image}"
+    return Call("PATCH", path, models.Image, json=fields, repeatable="name" not in fields)
 
 
 def inspect_image(name: str) -> Call[models.Image]:
@@ -366,28 +372,40 @@ def remove_storage_file(
 ) -> Call[models.StorageRemoval]:
     """Remove a file or folder of a storage. Not `complete`: repeat it to remove the rest."""
     params: Mapping[str, Any] = {"path": path, "recursive": recursive}
-    answer = models.StorageRemoval
-    return Call("DELETE", f"storages/{name}/files", answer, params=params, timeout_s=LONG_S)
+    return Call(
+        "DELETE",
+        f"storages/{name}/files",
+        models.StorageRemoval,
+        params=params,
+        timeout_s=LONG_S,
+        gone=models.StorageRemoval(complete=True),
+    )
 
 
-def read_storage_file(name: str, path: str, first: int, size: int) -> Call[bytes]:
-    """Return `size` bytes of a file of a storage from number `first` on; fewer at its end."""
+def read_storage_file(name: str, path: str, first: int, size: int, etag: str = "") -> Call[bytes]:
+    """Return `size` bytes of a file of a storage from number `first` on; fewer at its end. With the
+    `etag` of `storage_usage` it is refused (`file_changed`) if the file was written to since."""
     headers = {"Range": f"bytes={first}-{first + size - 1}"}
+    if etag:
+        headers["If-Match"] = etag
     params = {"path": path}
     return Call("GET", f"storages/{name}/content", bytes, params=params, headers=headers)
 
 
-def storage_upload(name: str, path: str) -> Call[models.StorageUpload]:
-    """Return how many bytes of a file that is being uploaded have arrived."""
-    return Call("GET", f"storages/{name}/upload", models.StorageUpload, params={"path": path})
+def storage_upload(name: str, path: str, source: str = "") -> Call[models.StorageUpload]:
+    """Return how many bytes of a file that is being uploaded have arrived from this `source`, as
+    `write_storage_file` names it. The answer of an older server has no `source`."""
+    params = given({"path": path, "source": source})
+    return Call("GET", f"storages/{name}/upload", models.StorageUpload, params=params)
 
 
 def write_storage_file(
-    name: str, path: str, data: bytes, offset: int, *, last: bool
+    name: str, path: str, data: bytes, offset: int, *, last: bool, source: str = ""
 ) -> Call[models.StorageUpload]:
-    """Append at most 2 MiB to a file of a storage that is being uploaded. Not repeated: a repeated
-    piece is refused (`upload_offset`) where the first one has arrived."""
-    params: Mapping[str, Any] = {"path": path, "offset": offset, "last": last}
+    """Append at most 2 MiB to a file of a storage that is being uploaded. `source`: your name for
+    the version of the file; an upload goes on only with the same one. A repeated piece is refused
+    (`upload_offset`) where the first one has arrived; the refusal's details have the `offset`."""
+    params = given({"path": path, "offset": offset, "last": last, "source": source})
     headers = {"Content-Type": "application/octet-stream"}
     return Call(
         "PUT",
@@ -396,7 +414,6 @@ def write_storage_file(
         params=params,
         content=data,
         headers=headers,
-        repeatable=False,
     )
 
 

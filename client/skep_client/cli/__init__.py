@@ -87,7 +87,8 @@ def _drop(*descriptors: int) -> None:
 
 
 class CommandLine(TyperGroup):
-    """Click would end with 1 when the output is closed, and 1 says that a job did not succeed."""
+    """Click would end with 1 when the output is closed, and at Ctrl-C while it asks for something;
+    and 1 says that a job did not succeed."""
 
     def make_context(self, *args: Any, **extra: Any) -> Any:  # prints `--help`
         with _until_output_closes():
@@ -95,7 +96,15 @@ class CommandLine(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         with _until_output_closes():
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            except typer.Abort as abort:
+                if isinstance(abort.__context__, KeyboardInterrupt):
+                    raise typer.Exit(exits.INTERRUPTED) from None
+                if isinstance(abort.__context__, EOFError):
+                    message = "The standard input ended at a question: see --help for an option."
+                    raise typer.BadParameter(message) from None
+                raise
 
 
 app = typer.Typer(
@@ -149,7 +158,8 @@ def main() -> None:
         sys.exit(exits.of_error(error))
     except KeyboardInterrupt:
         sys.exit(exits.INTERRUPTED)
-    except OSError as error:  # of this machine: a file that cannot be read, a disk that is full
+    # Of this machine: a file that cannot be read or is no text, a disk that is full.
+    except (OSError, UnicodeError) as error:
         say(str(error), err=True)
         sys.exit(exits.FAILED)
 

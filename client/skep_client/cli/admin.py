@@ -20,6 +20,7 @@ from skep_client.cli.common import (
     say_deleted,
 )
 from skep_client.errors import SkepError
+from skep_client.loglines import plain
 
 if TYPE_CHECKING:
     from skep_client.client import Skep
@@ -79,9 +80,11 @@ def _print_examined(examined: Examined) -> None:
 
     for finding in examined.findings:
         line = Text(f"{finding.severity:<8}", STYLES.get(finding.severity, ""))
-        console().print(line.append(f"{examined.check:<13} ", "bold").append(finding.message, ""))
+        console().print(
+            line.append(f"{examined.check:<13} ", "bold").append(plain(finding.message), "")
+        )
         if finding.action:
-            console().print(Text(f"{'':22}→ {finding.action}", "dim"))
+            console().print(Text(f"{'':22}→ {plain(finding.action)}", "dim"))
 
 
 def platform(as_json: Json = False) -> None:

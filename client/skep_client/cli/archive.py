@@ -47,7 +47,9 @@ def list_archived(
     until: Annotated[
         str, typer.Option(help="Only jobs submitted before then; a date is included.")
     ] = "",
-    limit: Annotated[int, typer.Option("--limit", "-n", help="List at most this many jobs.")] = 30,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="List at most this many jobs.")
+    ] = 30,
     as_json: Json = False,
 ) -> None:
     """List archived jobs, those submitted last first."""
@@ -124,11 +126,11 @@ def show(
 def _id_of(skep: Skep, name: str) -> str:
     """Return the id of the newest archived job of this name. Raises SkepError."""
     from skep_client.errors import SkepError
-    from skep_client.naming import is_id
+    from skep_client.naming import filters_of, is_id
 
     if is_id(name):
         return name
-    for one in skep.archived_jobs(search=name, limit=500):
+    for one in skep.archived_jobs(**filters_of(name)):
         if one.name == name:
             return one.id
     raise SkepError(404, "not_found", f"There is no job named {name} in the archive.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from skep_client.cli.common import Json, client, print_json, print_table, say
+from skep_client.cli.common import Json, client, find_job, print_json, print_table, say
 from skep_client.cli.words import size
 from skep_client.errors import SkepError
 
@@ -93,7 +93,7 @@ def add(
     with client() as skep:
         fields: dict[str, Any] = {"version": version, "description": description}
         if job:
-            fields["job"] = str(skep.job(job).id)
+            fields["job"] = str(find_job(skep, job).id)
         made = skep.create_dataset(vc, dataset, storage, path, **fields)
     if as_json:
         print_json(made)

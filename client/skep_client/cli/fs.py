@@ -2,38 +2,74 @@
 
 from __future__ import annotations
 
+import errno
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from skep_client import exits
+from skep_client.cli import words
 from skep_client.cli.common import Json, client, local_time, print_json, print_table, say
-from skep_client.cli.words import size as size_text
+from skep_client.loglines import plain
 
 if TYPE_CHECKING:
     from skep_client.client import Skep
     from skep_client.models import StorageFile
+    from skep_client.transfers import Place, Progress
 
-PIECE = 2 * 1024 * 1024
-READ_PIECE = 8 * 1024 * 1024
-PART = ".skep-part"
+LARGE = 8 * 1024 * 1024  # bytes of a file whose progress is shown
 REMOTE = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,62}):(.*)", re.DOTALL)
 There = Annotated[str, typer.Argument(metavar="STORAGE:PATH", help="As in team:results/a.")]
+# What others of a folder can be copied after.
+OF_ONE_FILE = frozenset({
+    *("copy_in_progress", "file_changed", "file_not_found", "not_a_file", "not_a_folder"),
+    *("not_sendable", "storage_file_denied", "storage_path_invalid", "upload_in_progress"),
+    *("upload_offset", "upload_replaced"),
+})  # fmt: skip
+OF_ONE_FILE_HERE = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENAMETOOLONG})
 
 
-class Place(NamedTuple):
-    """A path in a storage."""
+class Copies:
+    """What a command has copied, and what it could not. A folder is copied past one bad file."""
 
-    storage: str
-    path: str
+    def __init__(self, skep: Skep, *, recursive: bool) -> None:
+        self.skep, self.recursive = skep, recursive
+        self.done, self.exit_code = 0, exits.OK
 
-    def inner(self, name: str) -> Place:
-        return Place(self.storage, f"{self.path}/{name}" if self.path else name)
+    def copy(self, name: object, size: int | None, one: Callable[[Progress], bool]) -> None:
+        """Copy a file by `one`, which returns whether the file stayed the same meanwhile. Raises
+        what is wrong with more than one file of a folder."""
+        from skep_client.cli.progress import bar
+        from skep_client.errors import SkepError
 
-    def __str__(self) -> str:
-        return f"{self.storage}:{self.path}"
+        shown = size is None or size > LARGE
+        try:
+            with bar(f"Copying {plain(str(name))}", size) if shown else _unseen() as progress:
+                same = one(progress)
+        except SkepError as error:
+            if not self.recursive or error.code not in OF_ONE_FILE:
+                raise
+            self.leave_out(f"{name}: {error.message} ({error.code})", exits.of_error(error))
+        except OSError as error:
+            if not self.recursive or error.errno not in OF_ONE_FILE_HERE:
+                raise
+            self.leave_out(f"{name}: {error.strerror}", exits.FAILED)
+        else:
+            self.done += 1
+            if not same:
+                say(f"{name} grew while it was copied: the copy is its beginning.", err=True)
+
+    def leave_out(self, why: str, code: int = exits.OK) -> None:
+        say(f"Left out {why}", err=True)
+        self.exit_code = self.exit_code or code
+
+
+def _unseen() -> nullcontext[Progress]:
+    return nullcontext(lambda _: None)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -54,7 +90,7 @@ def ls(place: There, as_json: Json = False) -> None:
     print_table(
         ("NAME", "SIZE", "MODIFIED"),
         [
-            (f"{e.name}/" if e.type == "folder" else e.name, size_text(e.size) if e.type == "file"
+            (f"{e.name}/" if e.type == "folder" else e.name, words.size(e.size) if e.type == "file"
              else e.type, local_time(e.modified_at, seconds=False))
             for e in found
         ],
@@ -68,17 +104,21 @@ def cp(
         bool, typer.Option("--recursive", "-r", help="Also folders with all that is in them.")
     ] = False,
 ) -> None:
-    """Copy files between this machine and a storage. What was cut goes on where it ended when the
-    command is repeated."""
+    """Copy files between this machine and a storage. A file that was cut goes on where it ended
+    when the command is repeated, if it has not changed since. With --recursive, files that cannot
+    be copied are named and left out."""
     there, here = REMOTE.fullmatch(source), REMOTE.fullmatch(target)
     if bool(there) == bool(here):
         raise typer.BadParameter("One of the two is STORAGE:PATH, the other a path here.")
     with client() as skep:
+        copies = Copies(skep, recursive=recursive)
         if here:
-            count = _upload_all(skep, Path(source), _place(target), recursive)
+            _upload_all(copies, Path(source), _place(target), recursive)
         else:
-            count = _download_all(skep, _place(source), Path(target), recursive)
-    say(f"Copied {count} file{'' if count == 1 else 's'}.")
+            _download_all(copies, _place(source), Path(target), recursive)
+    say(f"Copied {words.number(copies.done, 'file')}.")
+    if copies.exit_code:
+        raise typer.Exit(copies.exit_code)
 
 
 def rm(
@@ -88,9 +128,12 @@ def rm(
     ] = False,
 ) -> None:
     """Remove a file or folder of a storage."""
+    from skep_client import calls
+
     at = _place(place)
+    asked = calls.following(calls.remove_storage_file(*at, recursive=recursive))
     with client() as skep:
-        while not skep.remove_storage_file(at.storage, at.path, recursive=recursive).complete:
+        while not skep.run(asked).complete:
             pass  # a large folder takes more than one request
     say(f"Removed {at}.")
 
@@ -104,10 +147,12 @@ def du(place: There, as_json: Json = False) -> None:
         print_json(found)
         return
     least = "" if found.complete else "at least "
-    say(f"{least}{size_text(found.size)} in {found.files} files and {found.folders} folders")
+    say(f"{least}{words.size(found.size)} in {found.files} files and {found.folders} folders")
 
 
 def _place(text: str) -> Place:
+    from skep_client.transfers import Place
+
     found = REMOTE.fullmatch(text)
     if found is None:
         raise typer.BadParameter(f"{text} is not STORAGE:PATH.")
@@ -115,9 +160,11 @@ def _place(text: str) -> Place:
 
 
 def _entries(skep: Skep, at: Place) -> Iterator[StorageFile]:
+    from skep_client import calls
+
     after: str | None = ""
     while after is not None:
-        page = skep.storage_files(at.storage, at.path, after=after, limit=1000)
+        page = skep.run(calls.following(calls.storage_files(*at, after=after, limit=1000)))
         yield from page.results
         after = page.next
 
@@ -125,19 +172,27 @@ def _entries(skep: Skep, at: Place) -> Iterator[StorageFile]:
 # --- up
 
 
-def _upload_all(skep: Skep, source: Path, target: Place, recursive: bool) -> int:
+def _upload_all(copies: Copies, source: Path, target: Place, recursive: bool) -> None:
+    from skep_client.transfers import upload
+
+    def send(path: Path, place: Place) -> None:
+        size = path.stat().st_size
+        copies.copy(path, size, lambda progress: upload(copies.skep, path, place, progress))
+
     if not source.is_dir():
-        _upload(skep, source, _under(skep, target, source.name))
-        return 1
+        if not source.is_file():
+            why = "is no plain file" if source.exists() else "is not there"
+            raise typer.BadParameter(f"{source} {why}.")
+        send(source, _under(copies.skep, target, source.name))
+        return
     if not recursive:
         raise typer.BadParameter(f"{source} is a folder: use --recursive.")
-    top = _under(skep, target, source.resolve().name)
-    count = 0
+    top = _under(copies.skep, target, source.resolve().name)
     for path in sorted(source.rglob("*")):
         if path.is_file() and not path.is_symlink():
-            _upload(skep, path, top.inner(path.relative_to(source).as_posix()))
-            count += 1
-    return count
+            send(path, top.inner(path.relative_to(source).as_posix()))
+        elif not path.is_dir() or path.is_symlink():
+            copies.leave_out(f"{path}: no plain file")
 
 
 def _under(skep: Skep, target: Place, name: str) -> Place:
@@ -159,67 +214,38 @@ def _is_folder(skep: Skep, at: Place) -> bool:
     return True
 
 
-def _upload(skep: Skep, source: Path, target: Place) -> None:
-    """Send a file piece by piece, from where an upload of it was cut."""
-    size = source.stat().st_size
-    arrived = skep.storage_upload(target.storage, target.path).offset
-    offset = arrived if arrived <= size else 0
-    with source.open("rb") as file:
-        while True:
-            file.seek(offset)
-            data = file.read(PIECE)
-            # No data: it was cut while it was sent.
-            last = not data or offset + len(data) >= size
-            offset = skep.write_storage_file(
-                target.storage, target.path, data, offset, last=last
-            ).offset
-            if last:
-                return
-
-
 # --- down
 
 
-def _download_all(skep: Skep, source: Place, target: Path, recursive: bool) -> int:
+def _download_all(copies: Copies, source: Place, target: Path, recursive: bool) -> None:
     name = source.path.rpartition("/")[2] or source.storage
     place = target / name if target.is_dir() else target
-    if not _is_folder(skep, source):
-        _download(skep, source, place)
-        return 1
+    if not place.parent.is_dir():
+        raise typer.BadParameter(f"There is no folder {place.parent}: make it first.")
+    if not _is_folder(copies.skep, source):
+        _fetch(copies, source, place, None)
+        return
     if not recursive:
         raise typer.BadParameter(f"{source} is a folder: use --recursive.")
-    return _download_folder(skep, source, place)
+    _download_folder(copies, source, place)
 
 
-def _download_folder(skep: Skep, source: Place, target: Path) -> int:
+def _download_folder(copies: Copies, source: Place, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
-    count = 0
-    for entry in _entries(skep, source):
+    for entry in _entries(copies.skep, source):
         # The server lists names; one that would lead out of the folder is never written.
         if "/" in entry.name or entry.name in ("", ".", ".."):
             continue
+        place = source.inner(entry.name)
         if entry.type == "folder":
-            count += _download_folder(skep, source.inner(entry.name), target / entry.name)
+            _download_folder(copies, place, target / entry.name)
         elif entry.type == "file":
-            _download(skep, source.inner(entry.name), target / entry.name)
-            count += 1
-    return count
+            _fetch(copies, place, target / entry.name, entry.size)
+        else:
+            copies.leave_out(f"{place}: no plain file")
 
 
-def _download(skep: Skep, source: Place, target: Path) -> None:
-    """Fetch a file piece by piece into one beside its target, which takes its name at the end. That
-    of another version of the file is never continued."""
-    from skep_client.errors import SkepError
+def _fetch(copies: Copies, source: Place, target: Path, size: int | None) -> None:
+    from skep_client.transfers import download
 
-    about = skep.storage_usage(source.storage, source.path)
-    version = f"{about.size}-{about.modified_at:%Y%m%d%H%M%S%f}" if about.modified_at else ""
-    part = target.with_name(f".{target.name}.{version}{PART}")
-    with part.open("ab") as file:
-        while (offset := file.tell()) < about.size:
-            data = skep.read_storage_file(source.storage, source.path, offset, READ_PIECE)
-            if not data:
-                part.unlink()
-                message = f"{source} was written to while it was copied: copy it again."
-                raise SkepError(409, "file_changed", message)
-            file.write(data)
-    part.replace(target)
+    copies.copy(source, size, lambda progress: download(copies.skep, source, target, progress))

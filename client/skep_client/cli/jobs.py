@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from skep_client import exits
 from skep_client.cli.common import (
     JobName,
     Json,
     VcName,
     ago,
     client,
-    console,
     find_job,
     local_time,
     print_json,
@@ -22,6 +22,7 @@ from skep_client.cli.common import (
 )
 from skep_client.cli.completion import job_names
 from skep_client.cli.words import note
+from skep_client.loglines import one_line
 
 if TYPE_CHECKING:
     from skep_client.client import Skep
@@ -63,7 +64,9 @@ def ls(
     until: Annotated[
         str, typer.Option(help="Only jobs submitted before then; a date is included.")
     ] = "",
-    limit: Annotated[int, typer.Option("--limit", "-n", help="List at most this many jobs.")] = 30,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="List at most this many jobs.")
+    ] = 30,
     as_json: Json = False,
 ) -> None:
     """List jobs, newest first."""
@@ -137,14 +140,26 @@ def events(
 
 
 def stop(jobs: JobNames, as_json: Json = False) -> None:
-    """Stop jobs."""
+    """Stop jobs. One that cannot be stopped keeps none of the others."""
+    from skep_client.errors import SkepError
+
+    refused: SkepError | None = None
     with client() as skep:
         for name in jobs:
-            stopped = skep.stop(find_job(skep, name).id)
+            try:
+                stopped = skep.stop(find_job(skep, name).id)
+            except SkepError as error:
+                if len(jobs) == 1 or error.status in (0, 401):  # as it would be of all
+                    raise
+                say(f"{name}: {error.message} ({error.code})", err=True)
+                refused = refused or error
+                continue
             if as_json:
                 print_json(stopped)
             else:
                 say(f"{stopped.name} is {stopped.state}")
+    if refused is not None:
+        raise typer.Exit(exits.of_error(refused))
 
 
 def retry(job: JobName, as_json: Json = False) -> None:
@@ -188,7 +203,7 @@ def _follow_events(skep: Skep, job_id: str, as_json: bool) -> None:
         else:
             time, kind, message, actor = _event_row(event)
             by = f" ({actor})" if actor else ""
-            console().print(f"{time}  {kind:<16}  {message}{by}", markup=False)
+            say(f"{time}  {kind:<16}  {one_line(message)}{by}")
 
 
 def _event_row(event: Event) -> tuple[str, str, str, str]:

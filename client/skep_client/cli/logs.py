@@ -40,7 +40,9 @@ def logs(
     role: Annotated[str, typer.Option(help="Only tasks of this role.")] = "",
     attempt: Annotated[int | None, typer.Option(help="Only this attempt of the job.")] = None,
     stream: Annotated[str, typer.Option(help="Only this stream: stdout or stderr.")] = "",
-    tail: Annotated[int | None, typer.Option(help="Start with this many last lines.")] = None,
+    tail: Annotated[
+        int | None, typer.Option(min=1, help="Start with this many last lines.")
+    ] = None,
     prefix: Annotated[bool, typer.Option(help="Print the task's name before each line.")] = True,
     timestamps: Annotated[
         bool, typer.Option("--timestamps", "-t", help="Print the time of each line.")

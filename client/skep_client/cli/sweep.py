@@ -55,17 +55,20 @@ def sweep(
         _print(combinations, [], as_json=as_json)
         return
     results: list[BatchResult] = []
-    with client() as skep:
-        for at in range(0, len(combinations), AT_A_TIME):
-            some = combinations[at : at + AT_A_TIME]
-            found = skep.sweep(text, some, name, first=at + 1, ignore_storage=ignore_storage)
-            results += found.results
-            if found.refused == len(some):
-                break  # it will not be otherwise for the next ones
-    _print(combinations, results, as_json=as_json)
-    accepted = sum(bool(one.id) for one in results)
-    if not as_json:
-        say(f"Submitted {accepted} of {len(combinations)} jobs.", err=True)
+    try:
+        with client() as skep:
+            for at in range(0, len(combinations), AT_A_TIME):
+                some = combinations[at : at + AT_A_TIME]
+                found = skep.sweep(text, some, name, first=at + 1, ignore_storage=ignore_storage)
+                results += found.results
+                if found.refused == len(some):
+                    break  # it will not be otherwise for the next ones
+    finally:  # also when the server stays away, or at Ctrl-C: those jobs are submitted
+        accepted = sum(bool(one.id) for one in results)
+        if results:
+            _print(combinations, results, as_json=as_json)
+            if not as_json:
+                say(f"Submitted {accepted} of {len(combinations)} jobs.", err=True)
     if accepted < len(combinations):
         raise typer.Exit(exits.FAILED)
 

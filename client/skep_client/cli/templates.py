@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from skep_client.cli.common import Json, client, print_json, print_table, say
+from skep_client.cli.common import Json, client, print_json, print_table, read_file, say
 
 Name = Annotated[
     str,
@@ -99,9 +99,7 @@ def publish(
     as_json: Json = False,
 ) -> None:
     """Publish a job file to a virtual cluster, or to every user."""
-    from pathlib import Path
-
-    text = Path(file).read_text(encoding="utf-8")
+    text = read_file(file)
     with client() as skep:
         made = skep.create_template(template, title, text, description, vc)
     if as_json:

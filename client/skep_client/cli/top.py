@@ -50,7 +50,8 @@ def top(
             import json
 
             print(json.dumps(look()))
-        elif once or not console().is_terminal:
+        # A dumb terminal cannot be drawn anew.
+        elif once or not console().is_terminal or console().is_dumb_terminal:
             console().print(_drawn(look()))
         else:
             _live(look)

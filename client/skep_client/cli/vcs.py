@@ -20,6 +20,7 @@ from skep_client.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from skep_client.client import Skep
     from skep_client.models import VirtualCluster
 
 Description = Annotated[str | None, typer.Option(help="What it is for.")]
@@ -112,13 +113,36 @@ def update(
     fields.pop("quotas", None)
     with client() as skep:
         if quotas is not None:
-            changed = skep.set_quotas(vc, quotas)
+            before = skep.virtual_cluster(vc).quotas
+            changed = _set_quotas(skep, vc, quotas, before)
+            if not as_json:
+                _say_quotas(before, changed.quotas)
         if fields:
             changed = skep.update_virtual_cluster(vc, **fields)
     if as_json:
         print_json(changed)
     else:
         say(f"Changed {changed.name}")
+
+
+def _set_quotas(
+    skep: Skep, vc: str, quotas: dict[str, int], before: dict[str, int]
+) -> VirtualCluster:
+    """Replace the quotas unless they are no longer those of `before`."""
+    from skep_client.errors import SkepError, unknown_fields
+
+    try:
+        return skep.set_quotas(vc, quotas, before)
+    except SkepError as error:
+        if "before" not in unknown_fields(error):
+            raise
+    return skep.set_quotas(vc, quotas)  # a server of the version before cannot check it
+
+
+def _say_quotas(before: dict[str, int], after: dict[str, int]) -> None:
+    for model in sorted(before.keys() | after.keys()):
+        was, now = before.get(model, 0), after.get(model, 0)
+        say(f"{model}: {was} -> {now}" if was != now else f"{model}: {now}")
 
 
 def delete(vc: Vc, as_json: Json = False) -> None:

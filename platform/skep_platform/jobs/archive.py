@@ -124,6 +124,7 @@ def search(
     states: Collection[str] = (),
     virtual_clusters: Collection[str] = (),
     owners: Collection[str] = (),
+    name: str = "",
     text: str = "",
     since: datetime | None = None,
     until: datetime | None = None,
@@ -141,7 +142,10 @@ def search(
         rows = rows.filter(Q(vc__name__in=virtual_clusters) | gone)
     if owners:
         rows = rows.filter(Q(owner__username__in=owners) | Q(owner=None, owner_name__in=owners))
-    if text:
-        how = "icontains" if len(text) >= TRIGRAM else "istartswith"
-        rows = rows.filter(**{f"name__{how}": text})
+    if name:
+        rows = rows.filter(name=name)
+    # The index of names is one for searches; it finds a whole name, too.
+    for part in filter(None, (name, text)):
+        how = "icontains" if len(part) >= TRIGRAM else "istartswith"
+        rows = rows.filter(**{f"name__{how}": part})
     return rows

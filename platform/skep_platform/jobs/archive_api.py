@@ -26,7 +26,7 @@ LIST_PARAMETERS = [
         str,
         description="Part of the name, in any case; its beginning below 3 characters.",
     ),
-    *(one for one in filters.FILTERS if one.name in {"since", "until"}),
+    *(one for one in filters.FILTERS if one.name in {"name", "since", "until"}),
 ]
 Serializer = serializers.Serializer[Any]
 
@@ -129,6 +129,7 @@ class ArchivedJobsView(APIView):
             states=filters.choices(request, "state", JobState.values),
             virtual_clusters=filters.listed(request, "virtual_cluster"),
             owners=filters.listed(request, "owner"),
+            name=request.query_params.get("name", "")[:255],
             text=request.query_params.get("search", "")[:255],
             since=filters.time_of(request, "since"),
             until=filters.time_of(request, "until"),

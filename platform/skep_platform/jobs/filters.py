@@ -34,6 +34,7 @@ FILTERS = [
         str,
         description="Part of the name, in any case; its beginning below 3 characters.",
     ),
+    OpenApiParameter("name", str, description="The whole name, as it is written."),
     OpenApiParameter("shared", bool, description="Only jobs that others shared with you."),
     OpenApiParameter(
         "cause",
@@ -65,6 +66,7 @@ def filtered(request: Request, jobs: QuerySet[Job]) -> QuerySet[Job]:
         virtual_clusters=listed(request, "virtual_cluster"),
         owners=listed(request, "owner"),
         tags=listed(request, "tag"),
+        name=request.query_params.get("name", "")[:255],
         text=request.query_params.get("search", "")[:255],
         cause=_cause(listed(request, "cause")),
         since=time_of(request, "since"),
@@ -84,7 +86,7 @@ def check(values: Mapping[str, Any]) -> None:
 def selective(request: Request) -> bool:
     """Return whether the filters of the list leave few of all jobs."""
     states = set(listed(request, "state"))
-    named = ("virtual_cluster", "owner", "tag", "search", "cause")
+    named = ("virtual_cluster", "owner", "tag", "name", "search", "cause")
     return any(request.query_params.get(name) for name in named) or bool(
         states and states <= set(ACTIVE_JOB_STATES)
     )

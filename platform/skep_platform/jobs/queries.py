@@ -117,14 +117,16 @@ def search(
     virtual_clusters: Collection[str] = (),
     owners: Collection[str] = (),
     tags: Sequence[str] = (),
+    name: str = "",
     text: str = "",
     cause: Q | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> QuerySet[Job]:
-    """Filter the jobs. Empty filters let all pass; a job has all of the `tags`; `text` is looked
-    for in the name, and at its beginning where it has less than three characters; `cause` is a
-    condition on the diagnosis; `since` and `until` (not included) bound when it was submitted."""
+    """Filter the jobs. Empty filters let all pass; a job has all of the `tags` and exactly this
+    `name`; `text` is looked for in the name, and at its beginning where it has less than three
+    characters; `cause` is a condition on the diagnosis; `since` and `until` (not included) bound
+    when it was submitted."""
     if since:
         jobs = jobs.filter(created_at__gte=since)
     if until:
@@ -139,7 +141,11 @@ def search(
         jobs = jobs.filter(owner__username__in=owners)
     if tags:
         jobs = jobs.filter(few_first(Q(tags__contains=list(tags))))
-    return jobs.filter(few_first(named(text))) if text else jobs
+    if name:  # of whoever: one for each owner at most
+        jobs = jobs.filter(few_first(Q(name=name)))
+    if text:
+        jobs = jobs.filter(named(text) if name else few_first(named(text)))
+    return jobs
 
 
 def count_up_to(jobs: QuerySet[Job], among: Sequence[Q], most: int) -> int:

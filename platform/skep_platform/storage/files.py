@@ -33,6 +33,8 @@ BUDGET_S = 20.0
 TYPES = ("file", "folder", "link", "other")
 PIECE = 1024 * 1024
 PART = ".skep-part"  # end of the name of a file that is being uploaded
+SOURCE = ".skep-from"  # of the file beside it that says which version of what file that is
+MAX_SOURCE = 64  # characters
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
@@ -55,7 +57,8 @@ class Total:
     files: int = 0
     folders: int = 0
     complete: bool = True
-    modified_at: datetime | None = None  # of a file
+    modified_at: datetime | None = None  # of a file, as its entity tag
+    etag: str | None = None
 
 
 def list_folder(
@@ -105,7 +108,7 @@ def of_file(user: User, storage: Storage, path: str) -> Total | None:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if stat.S_ISDIR(found.st_mode):
         return None
-    return Total(found.st_size, files=1, modified_at=_modified(found))
+    return Total(found.st_size, files=1, modified_at=_modified(found), etag=version(found))
 
 
 def count_folder(user: User, storage: Storage, path: str) -> Total:
@@ -129,6 +132,12 @@ def count_folder(user: User, storage: Storage, path: str) -> Total:
     return result
 
 
+def version(found: os.stat_result) -> str:
+    """Return the entity tag of a file, which another content of it has not: a number of the file
+    itself would differ from server to server, as some network file systems make it up."""
+    return f'"{found.st_size:x}-{found.st_mtime_ns:x}"'
+
+
 def open_file(user: User, storage: Storage, path: str) -> IO[bytes]:
     """Open a plain file for reading. Raises SkepError."""
     *folders, name = _parts(path) or [""]
@@ -140,29 +149,44 @@ def open_file(user: User, storage: Storage, path: str) -> IO[bytes]:
         return os.fdopen(file, "rb")
 
 
-def uploaded(user: User, storage: Storage, path: str) -> int:
-    """Return how many bytes of a file that is being uploaded have arrived. Raises SkepError."""
+def uploaded(user: User, storage: Storage, path: str, source: str = "") -> int:
+    """Return how many bytes of a file that is being uploaded have arrived from this source: the
+    bytes of another one cannot be continued. Raises SkepError."""
     *folders, name = _name_of(path)
     try:
         with _errors(path), _folder(user, storage, folders) as folder:
             found = os.stat(_part(name), dir_fd=folder, follow_symlinks=False)
-            return found.st_size if stat.S_ISREG(found.st_mode) else 0
+            fits = stat.S_ISREG(found.st_mode) and _source_of(folder, name) == source
+            return found.st_size if fits else 0
     except NotFound:
         return 0
 
 
 def write(
-    user: User, storage: Storage, path: str, stream: IO[bytes], offset: int, *, last: bool
+    user: User,
+    storage: Storage,
+    path: str,
+    stream: IO[bytes],
+    offset: int,
+    *,
+    last: bool,
+    source: str = "",
 ) -> int:
     """Append to a file that is being uploaded, and return its size. It appears under its own name,
-    in place of one that was there, with the last piece. Folders on the way are made.
+    in place of one that was there, with the last piece. Folders on the way are made. `source` is
+    the client's name for the version of its file: pieces of two never become one file.
 
-    Raises Conflict `upload_offset` unless `offset` is what has arrived, `upload_in_progress`, and
-    SkepError."""
+    Raises Conflict `upload_offset` unless `offset` is what has arrived, `upload_replaced` where
+    that came from another source, `upload_in_progress`, and SkepError."""
     *folders, name = _name_of(path)
-    with _errors(path), _folder(user, storage, folders, make=True) as folder:
-        part = os.open(_part(name), os.O_RDWR | os.O_CREAT | _FILE, 0o600, dir_fd=folder)
+    with _errors(path), _folder(user, storage, folders, make=not offset) as folder:
+        part = _open_part(folder, name, make=not offset)
         try:
+            if offset:
+                _check_source(folder, name, source)
+            else:
+                os.ftruncate(part, 0)
+                _note_source(folder, name, "" if last else source)
             size = _append(part, stream, offset)
             if last:
                 _settle(folder, part, name)
@@ -292,22 +316,44 @@ def _modified(found: os.stat_result) -> datetime:
 # --- writing
 
 
-def _append(part: int, stream: IO[bytes], offset: int) -> int:
-    found = os.fstat(part)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-        raise Conflict("Another file has the name of the upload.", code="upload_in_progress")
+def _open_part(folder: int, name: str, *, make: bool) -> int:
+    """Open a file that is being uploaded, and lock it."""
     try:
-        fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        message = "Another upload of this file is under way."
-        raise Conflict(message, code="upload_in_progress") from None
+        create = os.O_CREAT if make else 0
+        part = os.open(_part(name), os.O_RDWR | create | _FILE, 0o600, dir_fd=folder)
+    except FileNotFoundError:
+        raise _not_arrived(0) from None
+    try:
+        found = os.fstat(part)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            raise Conflict("Another file has the name of the upload.", code="upload_in_progress")
+        try:
+            fcntl.flock(part, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            message = "Another upload of this file is under way."
+            raise Conflict(message, code="upload_in_progress") from None
+        # Whoever had the lock before may have given the file its name, and it is complete.
+        if not _is_named(part, folder, _part(name)):
+            message = "Another upload of this file ended at this moment."
+            raise Conflict(message, code="upload_in_progress")
+    except BaseException:
+        os.close(part)
+        raise
+    return part
+
+
+def _is_named(file: int, folder: int, name: str) -> bool:
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(found, os.fstat(file))
+
+
+def _append(part: int, stream: IO[bytes], offset: int) -> int:
     size = os.fstat(part).st_size
-    if offset == 0 and size:
-        os.ftruncate(part, 0)
-        size = 0
     if offset != size:
-        message = f"{size} bytes of this file have arrived: go on from there, or from 0."
-        raise Conflict(message, code="upload_offset", offset=size)
+        raise _not_arrived(size)
     os.lseek(part, size, os.SEEK_SET)
     while data := stream.read(PIECE):
         view = memoryview(data)
@@ -317,11 +363,53 @@ def _append(part: int, stream: IO[bytes], offset: int) -> int:
     return size
 
 
+def _not_arrived(size: int) -> Conflict:
+    message = f"{size} bytes of this file have arrived: go on from there, or from 0."
+    return Conflict(message, code="upload_offset", offset=size)
+
+
 def _settle(folder: int, part: int, name: str) -> None:
     os.fchmod(part, 0o644)
     _own_as(part, folder)
     os.fsync(part)
     os.rename(_part(name), name, src_dir_fd=folder, dst_dir_fd=folder)
+    _note_source(folder, name, "")
+
+
+def _source_of(folder: int, name: str) -> str:
+    """Return what the bytes that have arrived are from; "" where no client has said it."""
+    try:
+        file = os.open(f".{name}{SOURCE}", os.O_RDONLY | _FILE, dir_fd=folder)
+    except OSError:
+        return ""
+    try:
+        return os.read(file, MAX_SOURCE).decode(errors="replace")
+    except OSError:  # a folder, or a pipe
+        return ""
+    finally:
+        os.close(file)
+
+
+def _note_source(folder: int, name: str, source: str) -> None:
+    """Note it anew: a link of a tenant to another file is replaced, and not written to."""
+    with suppress(FileNotFoundError):
+        os.unlink(f".{name}{SOURCE}", dir_fd=folder)
+    if source:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FILE
+        file = os.open(f".{name}{SOURCE}", flags, 0o600, dir_fd=folder)
+        try:
+            os.write(file, source.encode())
+        finally:
+            os.close(file)
+
+
+def _check_source(folder: int, name: str, source: str) -> None:
+    if _source_of(folder, name) != source:
+        message = (
+            "Another upload of this file, or of another version of it, has begun meanwhile: "
+            "begin again from 0."
+        )
+        raise Conflict(message, code="upload_replaced")
 
 
 def _remove_tree(folder: int, name: str) -> bool:

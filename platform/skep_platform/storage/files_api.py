@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import IO, Any, cast
 
 from asgiref.sync import sync_to_async
@@ -30,6 +30,7 @@ from skep_platform.storage import files, queries
 TAGS = ["storages"]
 MAX_RANGE = 8 * 1024 * 1024  # bytes of a file in one answer to a request for a range
 RANGE = re.compile(r"bytes=(\d{1,18})-(\d{1,18})?")
+BYTES = "application/octet-stream"
 PATH = "Folders and names, as in results/model.pt; empty for the storage itself."
 
 
@@ -52,10 +53,16 @@ class StorageUsageSerializer(serializers.Serializer[Any]):
     folders = serializers.IntegerField()
     complete = serializers.BooleanField(help_text="False: there is more than could be counted.")
     modified_at = serializers.DateTimeField(allow_null=True, help_text="Of a file.")
+    etag = serializers.CharField(
+        allow_null=True, help_text="Of a file: another one after each change of it."
+    )
 
 
 class StorageUploadSerializer(serializers.Serializer[Any]):
     offset = serializers.IntegerField(help_text="Bytes that have arrived.")
+    source = serializers.CharField(  # type: ignore[assignment]
+        allow_blank=True, help_text="As in the request: the bytes that have arrived are of it."
+    )
 
 
 class StorageRemovalSerializer(serializers.Serializer[Any]):
@@ -91,7 +98,17 @@ class RemoveQuery(PathQuery):
     )
 
 
-class UploadQuery(PathQuery):
+class SourceQuery(PathQuery):
+    source = serializers.RegexField(  # type: ignore[assignment]
+        rf"^[A-Za-z0-9_-]{{1,{files.MAX_SOURCE}}}\Z",
+        required=False,
+        default="",
+        help_text="Your name for the version of the file that you send, such as a hash of its size "
+        "and time; an upload goes on only with the same one.",
+    )
+
+
+class UploadQuery(SourceQuery):
     offset = serializers.IntegerField(required=False, default=0, min_value=0, max_value=2**60)
     last = serializers.BooleanField(
         required=False, default=False, help_text="The file is complete with this piece."
@@ -148,7 +165,21 @@ class StorageContentView(APIView):
                 "Range",
                 str,
                 OpenApiParameter.HEADER,
-                description="bytes=FIRST-LAST: at most 8 MiB of it are answered.",
+                description="bytes=FIRST-LAST: at most 8 MiB of it are answered; bytes=FIRST-: "
+                "all to the end.",
+            ),
+            OpenApiParameter(
+                "If-Match",
+                str,
+                OpenApiParameter.HEADER,
+                description="The `ETag` of the file that you began to read: 412 `file_changed` if "
+                "it was written to since.",
+            ),
+            OpenApiParameter(
+                "If-Range",
+                str,
+                OpenApiParameter.HEADER,
+                description="The same, but the whole file is answered if it was written to.",
             ),
         ],
         responses={(200, "application/octet-stream"): OpenApiTypes.BINARY},
@@ -159,7 +190,7 @@ class StorageContentView(APIView):
         user, query = current_user.user(request), parameters(PathQuery, request)
         storage, _ = queries.usable(user, name)
         file = files.open_file(user, storage, query["path"])
-        response = _content(file, request.headers.get("Range", ""))
+        response = _content(file, request.headers)
         saved_as = query["path"].rpartition("/")[2]
         response["Accept-Ranges"] = "bytes"
         response["Content-Disposition"] = content_disposition_header(True, saved_as) or "attachment"
@@ -179,27 +210,35 @@ class StorageContentView(APIView):
         storage = queries.writable(user, name)
         stream = cast(IO[bytes], request._request)
         size = files.write(
-            user, storage, query["path"], stream, query["offset"], last=query["last"]
+            user,
+            storage,
+            query["path"],
+            stream,
+            query["offset"],
+            last=query["last"],
+            source=query["source"],
         )
         if query["last"]:
             facts = {"path": query["path"][:1024], "size": size}
             audit.record("storage.file.upload", "storage", storage.pk, storage.name, **facts)
-        return Response(StorageUploadSerializer({"offset": size}).data)
+        answer = {"offset": size, "source": query["source"]}
+        return Response(StorageUploadSerializer(answer).data)
 
 
 class StorageUploadView(APIView):
     @extend_schema(
         operation_id="get_storage_upload",
-        parameters=[PathQuery],
+        parameters=[SourceQuery],
         responses=StorageUploadSerializer,
         tags=TAGS,
     )
     def get(self, request: Request, name: str) -> Response:
         """Return how much of a file that is being uploaded has arrived."""
-        user, query = current_user.user(request), parameters(PathQuery, request)
+        user, query = current_user.user(request), parameters(SourceQuery, request)
         storage, _ = queries.usable(user, name)
-        offset = files.uploaded(user, storage, query["path"])
-        return Response(StorageUploadSerializer({"offset": offset}).data)
+        offset = files.uploaded(user, storage, query["path"], query["source"])
+        answer = {"offset": offset, "source": query["source"]}
+        return Response(StorageUploadSerializer(answer).data)
 
 
 class StorageUsageView(APIView):
@@ -220,26 +259,62 @@ class StorageUsageView(APIView):
         return Response(StorageUsageSerializer(found).data)
 
 
-def _content(file: IO[bytes], asked: str) -> HttpResponseBase:
-    size = os.fstat(file.fileno()).st_size
-    if not asked:
-        response = StreamingHttpResponse(
-            _pieces(file, size), content_type="application/octet-stream"
-        )
-        response._resource_closers.append(file.close)  # type: ignore[attr-defined]  # also when no byte of it is read
-        response["Content-Length"] = str(size)
-        return response
-    with file:
-        found = RANGE.fullmatch(asked)
-        first = int(found[1]) if found else size
-        if found is None or (first >= size and size) or (found[2] and int(found[2]) < first):
-            raise RangeRefused("The file has no such bytes.", size=size)
-        end = min(size, first + MAX_RANGE, int(found[2]) + 1 if found[2] else size)
+def _content(file: IO[bytes], headers: Mapping[str, str]) -> HttpResponseBase:
+    found = os.fstat(file.fileno())
+    etag, asked = files.version(found), headers.get("Range", "")
+    if headers.get("If-Range", etag) != etag:
+        asked = ""
+    response: HttpResponseBase
+    try:
+        _check_version(found, headers)
+        first, end = _range(asked, found.st_size) if asked else (0, found.st_size)
         file.seek(first)
-        data = file.read(max(end - first, 0))
-    part = HttpResponse(data, status=206, content_type="application/octet-stream")
-    part["Content-Range"] = f"bytes {first}-{first + len(data) - 1}/{size}" if data else "bytes */0"
-    return part
+        if asked and end - first <= MAX_RANGE:
+            data = file.read(max(end - first, 0))
+            _check_version(os.fstat(file.fileno()), headers)  # it may be written to meanwhile
+            file.close()
+            end = first + len(data)
+            response = HttpResponse(data, status=206, content_type=BYTES)
+        else:
+            pieces = _pieces(file, end - first)
+            response = StreamingHttpResponse(
+                pieces, status=206 if asked else 200, content_type=BYTES
+            )
+            response._resource_closers.append(file.close)  # type: ignore[attr-defined]  # also when no byte of it is read
+            response["Content-Length"] = str(end - first)
+    except BaseException:
+        file.close()
+        raise
+    if asked:
+        response["Content-Range"] = (
+            f"bytes {first}-{end - 1}/{found.st_size}" if end > first else "bytes */0"
+        )
+    response["ETag"] = etag
+    return response
+
+
+def _range(asked: str, size: int) -> tuple[int, int]:
+    """Return the number of the first byte that is answered, and that behind the last one. Raises
+    RangeRefused."""
+    found = RANGE.fullmatch(asked)
+    first = int(found[1]) if found else size
+    if found is None or (first >= size and size) or (found[2] and int(found[2]) < first):
+        raise RangeRefused("The file has no such bytes.", size=size)
+    return first, min(size, first + MAX_RANGE, int(found[2]) + 1) if found[2] else size
+
+
+def _check_version(found: os.stat_result, headers: Mapping[str, str]) -> None:
+    etag, wanted = files.version(found), headers.get("If-Match", "*")
+    if wanted != "*" and etag not in [one.strip() for one in wanted.split(",")]:
+        message = "The file was written to since you began to read it: begin again."
+        raise FileChanged(message, size=found.st_size, etag=etag)
+
+
+class FileChanged(SkepError):
+    """The file is not the version any more that the request is about."""
+
+    status = 412
+    code = "file_changed"
 
 
 class RangeRefused(SkepError):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import httpx
 import pytest
 import respx
-from django.test import Client
 from tests.support.jobs_world import submit
 from tests.support.platform_factories import make_user, make_vc
+from tests.support.served_client import served
 from typer.testing import CliRunner, Result
 
 from skep_client.cli import app
@@ -24,26 +23,6 @@ from skep_platform.tenancy.models import Membership, RoleGrant, VirtualCluster
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.support.openpai_urls")]
 NFS = {"server": "nfs.example.org", "path": "/data"}
-
-
-def served(request: httpx.Request) -> httpx.Response:
-    """Answer a request of the command line by this server."""
-    headers = {
-        f"HTTP_{name.upper().replace('-', '_')}": value
-        for name, value in request.headers.items()
-        if name not in ("content-type", "content-length", "host")
-    }
-    answer = Client().generic(
-        request.method,
-        request.url.raw_path.decode(),
-        request.content,
-        content_type=request.headers.get("content-type", "application/json"),
-        **headers,
-    )
-    content = b"".join(answer.streaming_content) if answer.streaming else answer.content
-    kept = ("content-type", "content-encoding")
-    headers = {name: answer.headers[name] for name in kept if name in answer.headers}
-    return httpx.Response(answer.status_code, content=content, headers=headers)
 
 
 @pytest.fixture

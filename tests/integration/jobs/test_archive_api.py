@@ -16,6 +16,7 @@ from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_job, make_user, make_vc
 
 from skep_platform.accounts.services import create_job_token
+from skep_platform.jobs import archive
 from skep_platform.jobs.archive import ArchivedJob
 from skep_platform.operations import archiving
 from skep_platform.tenancy.models import VirtualCluster
@@ -206,3 +207,18 @@ def test_a_page_costs_as_many_queries_for_many_rows_as_for_few(people, team):
         return len(captured)
 
     assert queries(1) == queries(9)
+
+
+def test_a_name_is_a_whole_one_and_is_found_by_the_index_of_searches(people, team):
+    for name in ("train", "train-2", "Train", "ab"):
+        archived(people, team, name=name)
+    api = people["alice"]
+    assert [listed(api, name=name) for name in ("train", "ab", "rain", "a")] == [
+        *(["train"], ["ab"], [], []),
+    ]
+    assert listed(api, name="train", search="train") == ["train"]
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+    for name in ("train", "ab"):
+        rows = archive.search(ArchivedJob.objects.all(), name=name).order_by().values("pk")
+        assert "archived_name_search" in rows.explain()

@@ -12,8 +12,10 @@ from django.utils import timezone
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_job, make_user, make_vc
 
+from skep_platform.jobs import queries
 from skep_platform.jobs.models import Job
 from skep_platform.jobs.saved_views import MOST_VIEWS
+from skep_platform.tenancy.models import Membership
 
 pytestmark = pytest.mark.django_db
 
@@ -21,6 +23,18 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def api(alice):
     return Api(alice)
+
+
+@pytest.fixture
+def make_member(vc):
+    """A function that makes a user who is in the virtual cluster, too."""
+
+    def make(name: str) -> Any:
+        user = make_user(name)
+        Membership.objects.create(vc=vc, user=user)
+        return user
+
+    return make
 
 
 def failed(vc: Any, owner: Any, name: str, code: int, title: str, category: str) -> Job:
@@ -133,6 +147,29 @@ def test_a_cause_is_found_by_its_index(alice, vc):
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
     assert "job_by_cause" in jobs.explain()
+
+
+def test_a_name_is_a_whole_one_as_it_is_written(api, alice, vc, make_member):
+    for name in ("train", "train-2", "Train"):
+        make_job(vc, alice, name=name)
+    make_job(vc, make_member("bob"), name="train", visibility="members")
+    assert names(api, name="train") == ["train", "train"]
+    assert names(api, name="train", owner="bob") == ["train"]
+    # As the client asks, which works with servers that know `search` alone.
+    assert names(api, name="train", search="train") == ["train", "train"]
+    assert names(api, name="train", search="ain-2") == []
+    assert names(api, name="rain") == []
+
+
+def test_a_name_is_found_by_its_index(alice, vc):
+    for n in range(30):
+        make_job(vc, alice, name=f"more-{n}")
+    jobs = queries.search(Job.objects.all(), name="more-7")
+    found = Job.objects.filter(name="more-7").order_by().values("pk")
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+    assert "job_order_name" in found.explain()
+    assert [job.name for job in jobs] == ["more-7"]
 
 
 FILTERS = {"state": "FAILED", "cause": "GPU out of memory", "since": "7d", "shared": True}

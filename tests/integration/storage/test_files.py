@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import connection
 from tests.support.platform_api import ROOT, Api, refusal
 from tests.support.platform_factories import make_user, make_vc
@@ -45,15 +46,32 @@ def ann(served, admin):
     return user
 
 
-def put(api: Api, path: str, data: bytes, offset: int = 0, last: bool = True, at: str = "team"):
+def put(
+    api: Api,
+    path: str,
+    data: bytes,
+    offset: int = 0,
+    last: bool = True,
+    at: str = "team",
+    source: str = "",
+):
     query = f"?path={path}&offset={offset}&last={str(last).lower()}"
+    query += f"&source={source}" if source else ""
     url = f"{ROOT}/storages/{at}/content{query}"
     return api.client.generic("PUT", url, data, content_type="application/octet-stream")
 
 
-def get(api: Api, path: str, range_: str = "", at: str = "team"):
-    headers = {"HTTP_RANGE": range_} if range_ else {}
+def get(api: Api, path: str, range_: str = "", at: str = "team", **headers: str):
+    if range_:
+        headers["HTTP_RANGE"] = range_
     return api.client.get(f"{ROOT}/storages/{at}/content", {"path": path}, **headers)
+
+
+def streamed(answer: Any) -> bytes:
+    async def all_of_it() -> bytes:
+        return b"".join([piece async for piece in answer.streaming_content])
+
+    return async_to_sync(all_of_it)()
 
 
 def look(api: Api, route: str, **query: Any) -> Any:
@@ -70,7 +88,7 @@ def remove(api: Api, path: str, recursive: bool = False, at: str = "team") -> An
 
 def test_file_goes_up_is_listed_comes_down_and_is_removed(ann, served):
     api = Api(ann)
-    assert put(api, "runs/1/model.pt", b"weights").json() == {"offset": 7}
+    assert put(api, "runs/1/model.pt", b"weights").json()["offset"] == 7
     assert (served / "team/runs/1/model.pt").read_bytes() == b"weights"
     assert (names(api), names(api, "runs/1")) == (["runs"], ["model.pt"])
     row = look(api, "/storages/team/files", path="runs/1").json()
@@ -96,13 +114,13 @@ def test_file_goes_up_is_listed_comes_down_and_is_removed(ann, served):
 
 def test_upload_that_was_cut_goes_on_and_shows_nothing_before_its_end(ann, served):
     api = Api(ann)
-    assert put(api, "big", b"aaa", last=False).json() == {"offset": 3}
+    assert put(api, "big", b"aaa", last=False).json() == {"offset": 3, "source": ""}
     assert get(api, "big", "bytes=0-").status_code == 404
-    assert look(api, "/storages/team/upload", path="big").json() == {"offset": 3}
+    assert look(api, "/storages/team/upload", path="big").json() == {"offset": 3, "source": ""}
     repeated = put(api, "big", b"aaa", offset=6, last=False)
     assert refusal(repeated) == (409, "upload_offset")
     assert repeated.json()["details"] == {"offset": 3}
-    assert put(api, "big", b"bb", offset=3).json() == {"offset": 5}
+    assert put(api, "big", b"bb", offset=3).json()["offset"] == 5
     assert (served / "team/big").read_bytes() == b"aaabb"
     assert names(api) == ["big"]
     assert put(api, "big", b"new").status_code == 200
@@ -113,7 +131,10 @@ def test_download_goes_on_where_it_was_cut(ann, served, monkeypatch):
     monkeypatch.setattr("skep_platform.storage.files_api.MAX_RANGE", 4)
     (served / "team/f").write_bytes(b"0123456789")
     api = Api(ann)
-    found = [get(api, "f", f"bytes={first}-{last}") for first, last in ((0, 9), (4, ""), (8, 99))]
+    rest = get(api, "f", "bytes=4-")  # all of it, as curl takes it for the end of the file
+    assert (rest.status_code, streamed(rest)) == (206, b"456789")
+    assert (rest["Content-Range"], rest["Content-Length"]) == ("bytes 4-9/10", "6")
+    found = [get(api, "f", f"bytes={first}-{last}") for first, last in ((0, 9), (4, 7), (8, 99))]
     assert [answer.content for answer in found] == [b"0123", b"4567", b"89"]
     assert [answer["Content-Range"] for answer in found] == [
         *("bytes 0-3/10", "bytes 4-7/10", "bytes 8-9/10"),

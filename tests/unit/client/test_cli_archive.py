@@ -88,9 +88,11 @@ def test_a_job_is_shown_by_its_id(server):
 
 def test_a_name_is_that_of_the_newest_job_and_only_a_whole_one(server):
     rows = [{**SUMMARY, "id": ID[:-1] + "9", "name": "train-2"}, SUMMARY]
-    server.get("/archived-jobs").respond(json={"results": rows, "next": None})
+    route = server.get("/archived-jobs").respond(json={"results": rows, "next": None})
     server.get(f"/archived-jobs/{ID}").respond(json=JOB)
     assert ID in skep("show", "train").output
+    sent = dict(route.calls[0].request.url.params)
+    assert (sent["name"], sent["search"]) == ("train", "train")  # `search` for an older server
     missing = skep("show", "rain")
     assert missing.exit_code != 0
     assert "no job named rain" in missing.output + str(missing.exception)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from typing import Any
 
 import httpx
 import pytest
@@ -12,12 +14,14 @@ from tests.unit.client.test_cli_jobs import API, ID, JOB, NOW, server, skep  # n
 
 from skep_client import exits
 from skep_client.cli import common
-from skep_client.client import Skep
+from skep_client.client import AsyncSkep, Skep
+from skep_client.errors import SkepError
 from skep_client.loglines import plain
 from skep_jobfile.document import read
 
 OSC52 = "\x1b]52;c;cm0gLXJmIC8=\x07"
 ESCAPES = f"evil{OSC52}\x1b[2J\x1b]0;owned\x07\x9b31m\x00\u202e"
+ME = {"id": 1, "username": "alice"}
 FILE = "protocolVersion: 2\nname: train\ntype: job\n"
 
 
@@ -210,6 +214,107 @@ def test_finding_u29_the_sdk_finds_a_job_by_name_and_waits_for_it(server):  # no
     with Skep(API.removesuffix("/api/v1"), "t") as client:
         assert client.find("train").id == ID
         assert client.wait(ID).state == "SUCCEEDED"
+
+
+@pytest.mark.parametrize(
+    "line", ["ls -n -5", "ls -n 0", "archive list -n -1", "logs train --tail 0"]
+)
+def test_a_number_that_means_nothing_is_wrong_use(server, line):  # noqa: F811
+    assert skep(*line.split()).exit_code == exits.USAGE
+
+
+def test_jobs_are_stopped_past_one_that_cannot_be(server):  # noqa: F811
+    server.get("/jobs", params={"name": "gone"}).respond(json=listed())
+    server.get("/jobs").respond(json=listed(JOB))
+    server.post(f"/jobs/{ID}/stop").respond(json=JOB | {"state": "STOPPING"})
+    done = skep("stop", "gone", "train")
+    assert (done.exit_code, done.stdout) == (exits.NOT_FOUND, "train is STOPPING\n")
+    assert "no job named gone" in done.stderr
+
+
+def test_a_dataset_is_made_of_the_outputs_of_a_job_by_its_name(server):  # noqa: F811
+    server.get("/jobs").respond(json=listed(JOB))
+    made = {"id": ID, "name": "faces", "version": "1", "created_at": NOW}
+    route = server.post("/datasets").respond(201, json=made)
+    done = skep("datasets", "add", "faces", "--storage", "team", "--job", "train")
+    assert (done.exit_code, done.stdout) == (0, "Made faces@1.\n")
+    assert json.loads(route.calls[0].request.content)["job"] == ID
+
+
+def test_a_sweep_that_is_cut_off_says_which_jobs_it_has_submitted(server):  # noqa: F811
+    results = [{"name": f"train-{n}", "id": ID, "code": "", "message": ""} for n in range(100)]
+    batch = {"results": results, "accepted": 100, "refused": 0}
+    refused = {"code": "throttled", "message": "Later.", "details": {}}
+    answers = [
+        httpx.Response(201, json=batch),
+        httpx.Response(429, json=refused, headers={"Retry-After": "3600"}),
+    ]
+    server.post("/jobs/batch").mock(side_effect=answers)
+    seeds = ",".join(str(n) for n in range(150))
+    done = skep("sweep", "-", "--set", f"seed={seeds}", text=FILE)
+    assert isinstance(done.exception, SkepError)
+    assert "train-99" in done.stdout
+    assert "Submitted 100 of 150 jobs." in done.stderr
+
+
+def owned(owner: str, number: int, name: str = "train") -> dict[str, Any]:
+    return JOB | {"id": f"{ID[:-4]}{number:04}", "owner": owner, "name": name}
+
+
+class Jobs:
+    """A list of jobs with its filters, page by page; an old one knows no `name`."""
+
+    def __init__(self, rows: list[dict[str, Any]], *, old: bool = False) -> None:
+        self.rows, self.old = rows, old
+        self.asked: list[dict[str, str]] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        asked = dict(request.url.params)
+        self.asked.append(asked)
+        fits = [
+            row
+            for row in self.rows
+            if asked["search"] in row["name"]
+            and (self.old or asked["name"] == row["name"])
+            and asked.get("owner", row["owner"]) == row["owner"]
+        ]
+        first, most = int(asked.get("cursor", 0)), int(asked["limit"])
+        more = f"{API}/jobs?cursor={first + most}" if len(fits) > first + most else None
+        return httpx.Response(200, json=listed(*fits[first : first + most]) | {"next": more})
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["", "old server"])
+def test_a_name_is_found_among_many_that_contain_it(server, old):  # noqa: F811
+    others = [owned("bob", number, f"train-{number}") for number in range(100)]
+    jobs = Jobs([*others, owned("bob", 1000), owned("alice", 1001)], old=old)
+    server.get("/jobs").mock(side_effect=jobs)
+    server.get("/me").respond(json=ME)
+    with Skep(API.removesuffix("/api/v1"), "t") as client:
+        assert client.find("train").owner == "alice"
+        assert client.find("bob/train").owner == "bob"
+        with pytest.raises(SkepError, match="no job named rain"):
+            client.find("rain")
+        if not old:
+            assert len(jobs.asked) == 4  # one each, and one more for the caller's own
+
+    async def found() -> str:
+        async with AsyncSkep(API.removesuffix("/api/v1"), "t") as client:
+            return (await client.find("train")).owner
+
+    assert asyncio.run(found()) == "alice"
+
+
+def test_a_name_that_very_many_people_use_is_looked_at_for_a_bounded_number(server):  # noqa: F811
+    jobs = Jobs([owned(f"user{number}", number) for number in range(500)])
+    server.get("/jobs").mock(side_effect=jobs)
+    server.get("/me").respond(json=ME)
+    with (
+        Skep(API.removesuffix("/api/v1"), "t") as client,
+        pytest.raises(SkepError, match=r"user19/train, …") as refused,
+    ):
+        client.find("train")
+    assert refused.value.code == "ambiguous"
+    assert len(jobs.asked) == 2
 
 
 def test_the_client_ships_its_types():

@@ -101,6 +101,52 @@ def test_a_call_that_never_reached_the_server_is_always_repeated():
     assert skep(server).run(calls.create_join_token()).token == "t"
 
 
+LOST = [httpx.ReadError("gone"), httpx.Response(502), httpx.Response(503), httpx.Response(504)]
+DELETES = [
+    calls.delete_group("lab"),
+    calls.remove_storage_file("team", "old"),
+    calls.delete_virtual_cluster("vision"),
+]
+
+
+@pytest.mark.parametrize("lost", LOST, ids=["no answer", "502", "503", "504"])
+@pytest.mark.parametrize("call", DELETES, ids=lambda call: call.path)
+def test_a_deletion_whose_answer_was_lost_is_done_when_nothing_is_there_any_more(call, lost):
+    server = Server(lost, refusal(404, "not_found"))
+    answer = skep(server).run(call)
+    assert answer is None or answer.complete
+    assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize("before", [httpx.ConnectError("refused"), httpx.Response(429)])
+def test_a_deletion_that_was_not_done_yet_and_finds_nothing_is_refused(before):
+    for answers in ([refusal(404, "not_found")], [before, refusal(404, "not_found")]):
+        with pytest.raises(SkepError) as refused:
+            skep(Server(*answers)).delete_group("lab")
+        assert refused.value.code == "not_found"
+
+
+def test_what_is_deleted_is_not_taken_for_gone_by_an_answer_that_is_not_of_skep():
+    server = Server(httpx.ReadError("gone"), httpx.Response(404, text="<html>"))
+    with pytest.raises(ServerUnreachable):
+        skep(server).delete_group("lab")
+
+
+@pytest.mark.parametrize("call", [calls.reset_limit("a", "jobs"), calls.group("lab")])
+def test_what_deletes_nothing_is_refused_where_nothing_is_there(call):
+    with pytest.raises(SkepError):
+        skep(Server(httpx.ReadError("gone"), refusal(404, "not_found"))).run(call)
+
+
+def test_a_new_name_is_asked_for_once():
+    """The answer to a second request would be that there is no such name any more."""
+    for call in (calls.update_image("old", name="new"), calls.update_group("old", name="new")):
+        server = Server(httpx.ReadError("gone"))
+        with pytest.raises(ServerUnreachable):
+            skep(server).run(call)
+        assert len(server.asked) == 1
+
+
 def test_every_repetition_of_a_submit_has_the_same_idempotency_key():
     server = Server(httpx.ReadError("gone"), refusal(400))
     with pytest.raises(SkepError):
@@ -190,3 +236,20 @@ async def test_the_async_client_does_the_same():
     transport = httpx.MockTransport(answers)
     async with AsyncSkep("https://s.test", retry_delays_s=(0,), transport=transport) as client:
         assert (await asyncio.wait_for(client.info(), 5)).name == "Skep"
+
+
+@pytest.mark.parametrize("name", ["a?x=1", "a#b"])
+def test_a_name_is_sent_whole(name):
+    server = Server(httpx.Response(204))
+    skep(server).delete_storage(name)
+    assert server.asked[0].url.path == f"/api/v1/storages/{name}"
+    assert server.asked[0].url.query == b""
+
+
+@pytest.mark.parametrize("name", ["a\nb", "caf\udce9", "x" * 100_000])
+def test_a_name_that_cannot_be_sent_is_refused(name):
+    with pytest.raises(SkepError) as refused:
+        skep(Server(httpx.Response(204))).delete_storage(name)
+    assert refused.value.code == "not_sendable"
+    with pytest.raises(SkepError):
+        skep(Server(httpx.Response(204))).jobs(search="caf\udce9").__next__()

@@ -60,6 +60,13 @@ def notifying() -> Iterator[tuple[Notifier, str]]:
         thread.join()
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_subscription_uses_nothing_that_websockets_will_take_away():
+    with notifying() as (_, address), Subscription(address, "t", "job", ID) as changes:
+        changes.wait(5)
+        assert changes._socket is not None
+
+
 def test_a_lost_subscription_is_opened_again(monkeypatch):
     monkeypatch.setattr(live, "POLL_S", 0)
     monkeypatch.setattr(live, "REOPEN_S", 0)

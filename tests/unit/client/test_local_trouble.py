@@ -1,61 +1,19 @@
-"""What is wrong on the user's own machine, or changes there while it is copied."""
+"""What is wrong on the user's own machine."""
 
 from __future__ import annotations
 
 import ssl
 import sys
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from threading import Thread
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from tests.support.slapd import certificate
 
 from skep_client import cli
 from skep_client.calls import Call
-from skep_client.cli import fs
-from skep_client.cli.fs import PIECE, Place
 from skep_client.cli.progress import bar
 from skep_client.client import Skep
-from skep_client.errors import SkepError
-
-THERE = Place("team", "a")
-
-
-def test_an_upload_of_a_file_that_is_cut_meanwhile_ends(tmp_path: Path) -> None:
-    source, sent = tmp_path / "a", list[tuple[int, bool]]()
-    source.write_bytes(bytes(2 * PIECE))
-
-    class Store:
-        def storage_upload(self, *_: str) -> Any:
-            return SimpleNamespace(offset=0)
-
-        def write_storage_file(
-            self, storage: str, path: str, data: bytes, offset: int, *, last: bool
-        ) -> Any:
-            sent.append((len(data), last))
-            assert len(sent) < 5, "it goes on for ever"
-            source.write_bytes(b"")
-            return SimpleNamespace(offset=offset + len(data))
-
-    fs._upload(Store(), source, THERE)  # type: ignore[arg-type]
-    assert sent == [(PIECE, False), (0, True)]
-
-
-def test_a_file_that_is_cut_while_it_is_fetched_is_not_taken_for_whole(tmp_path: Path) -> None:
-    class Store:
-        def storage_usage(self, *_: str) -> Any:
-            return SimpleNamespace(size=10, modified_at=None)
-
-        def read_storage_file(self, storage: str, path: str, offset: int, size: int) -> bytes:
-            return b"" if offset else b"half"
-
-    with pytest.raises(SkepError) as refused:
-        fs._download(Store(), THERE, tmp_path / "a")  # type: ignore[arg-type]
-    assert refused.value.code == "file_changed"
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_name_with_brackets_can_be_shown_at_a_progress_bar(monkeypatch) -> None:
@@ -72,6 +30,20 @@ def test_a_file_that_cannot_be_read_is_one_line_of_error(monkeypatch, tmp_path, 
         cli.main()
     assert ended.value.code == 1
     assert "Not a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["users", "import"], ["templates", "publish", "t"], ["check"]])
+def test_a_file_that_is_no_text_is_no_fault_of_the_program(
+    words, monkeypatch, tmp_path, capsys
+) -> None:
+    (tmp_path / "file").write_bytes(b"caf\xe9")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    title = ["--title", "t"] if words[0] == "templates" else []
+    monkeypatch.setattr(sys, "argv", ["skep", *words, str(tmp_path / "file"), *title])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code in (1, 2)
+    assert "can't decode" in capsys.readouterr().err
 
 
 def test_an_authority_that_the_machine_trusts_is_trusted(monkeypatch, tmp_path) -> None:

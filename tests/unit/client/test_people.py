@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import httpx
 import pytest
 from tests.unit.client.test_cli_jobs import NOW, server, skep  # noqa: F401
 
@@ -44,6 +45,44 @@ def test_a_password_comes_from_the_standard_input_and_needs_no_link(server):  # 
     assert not link.called
 
 
+GPUS = ("vcs", "update", "vision", "--gpus", "A100=16", "--gpus", "H100=4")
+
+
+def test_a_change_of_quotas_shows_what_was_and_what_is(server):  # noqa: F811
+    server.get("/virtual-clusters/vision").respond(json=VC | {"quotas": {"A100": 8, "T4": 2}})
+    quotas = {"A100": 16, "H100": 4}
+    server.put("/virtual-clusters/vision/quotas").respond(json=VC | {"quotas": quotas})
+    done = skep(*GPUS)
+    lines = ["A100: 8 -> 16", "H100: 0 -> 4", "T4: 2 -> 0", "Changed vision"]
+    assert (done.exit_code, done.output.splitlines()) == (0, lines)
+    assert json.loads(skep(*GPUS, "--json").output)["quotas"] == quotas
+
+
+def test_quotas_that_another_admin_saved_meanwhile_are_kept(server):  # noqa: F811
+    server.get("/virtual-clusters/vision").respond(json=VC)
+    stale = {"code": "quotas_stale", "message": "Look again.", "details": {}}
+    route = server.put("/virtual-clusters/vision/quotas").respond(409, json=stale)
+    done = skep(*GPUS)
+    assert isinstance(done.exception, SkepError)
+    assert (done.exception.code, route.call_count) == ("quotas_stale", 1)
+
+
+def test_quotas_are_changed_at_a_server_of_the_version_before(server):  # noqa: F811
+    """It knows no `before`, and says so."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if "before" not in json.loads(request.content):
+            return httpx.Response(200, json=VC)
+        fields = {"before": ["Unknown field."]}
+        refused = {"code": "invalid", "message": "See details.", "details": {"fields": fields}}
+        return httpx.Response(400, json=refused)
+
+    server.get("/virtual-clusters/vision").respond(json=VC)
+    route = server.put("/virtual-clusters/vision/quotas").mock(side_effect=answer)
+    assert skep(*GPUS).exit_code == 0
+    assert route.call_count == 2
+
+
 def test_only_what_was_given_is_changed(server):  # noqa: F811
     user = server.patch("/users/mei").respond(json=USER | {"is_active": False})
     group = server.patch("/groups/research").respond(json=GROUP)
@@ -53,9 +92,11 @@ def test_only_what_was_given_is_changed(server):  # noqa: F811
     assert body(user) == {"is_active": False}
     assert skep("groups", "update", "research", "--name", "lab").exit_code == 0
     assert body(group) == {"name": "lab"}
+    server.get("/virtual-clusters/vision").respond(json=VC)
     change = ("vcs", "update", "vision", "--job-visibility", "members", "--gpus", "A100=16")
     assert skep(*change).exit_code == 0
-    assert (body(vc), body(quotas)) == ({"job_visibility": "members"}, {"quotas": {"A100": 16}})
+    assert body(vc) == {"job_visibility": "members"}
+    assert body(quotas) == {"quotas": {"A100": 16}, "before": {"A100": 8}}
     for kind, name in (("users", "mei"), ("groups", "research"), ("vcs", "vision")):
         assert skep(kind, "update", name).exit_code == 2  # nothing to change
     assert skep("vcs", "update", "vision", "--gpus", "A100").exit_code == 2

@@ -41,23 +41,25 @@ export async function removeFile(name: string, path: string) {
 
 const PIECE_BYTES = 2 * 1024 * 1024;
 
-/** Sends a file piece by piece, from where an earlier upload of it was cut. `onProgress` is given
- *  the bytes that have arrived. */
+/** Sends a file piece by piece, from where an earlier upload of the same version of it was cut.
+ *  `onProgress` is given the bytes that have arrived. */
 export async function uploadFile(
   name: string,
   path: string,
-  file: Blob,
+  file: File,
   onProgress: (bytes: number) => void,
 ) {
-  const params = { path: { name }, query: { path } };
+  const source = `${file.size}-${file.lastModified}`;
+  const params = { path: { name }, query: { path, source } };
   const known = await unwrap(client.GET("/api/v1/storages/{name}/upload", { params }));
-  let offset = known.offset <= file.size ? known.offset : 0;
+  // A server of the version before does not say of which version of the file the bytes are.
+  let offset = known.source === source && known.offset <= file.size ? known.offset : 0;
   for (;;) {
     const piece = await file.slice(offset, offset + PIECE_BYTES).arrayBuffer();
     const last = offset + piece.byteLength >= file.size;
     const answer = await unwrap(
       client.PUT("/api/v1/storages/{name}/content", {
-        params: { path: { name }, query: { path, offset, last } },
+        params: { path: { name }, query: { path, offset, last, source } },
         headers: { "Content-Type": "application/octet-stream" },
         body: piece as unknown as string,
         bodySerializer: (body) => body as unknown as BodyInit,

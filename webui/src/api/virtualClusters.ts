@@ -1,5 +1,6 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 import { client, unwrap } from "./client";
+import { isApiError } from "./errors";
 import { cursorOf, fetchAllPages } from "./pagination";
 import type { components } from "./schema";
 import type { MemberRole, Visibility } from "./types";
@@ -117,17 +118,21 @@ export function deleteVirtualCluster(name: string) {
 
 /** Replaces all quotas of a virtual cluster at once; a model left out is owned no more. Refused with
  * `quotas_stale` when they are others than `before` now. */
-export function setQuotas(
+export async function setQuotas(
   name: string,
   quotas: Record<string, number>,
   before: Record<string, number>,
 ) {
-  return unwrap(
-    client.PUT("/api/v1/virtual-clusters/{name}/quotas", {
-      params: { path: { name } },
-      body: { quotas, before },
-    }),
-  );
+  const params = { path: { name } };
+  const put = (body: { quotas: Record<string, number>; before?: Record<string, number> }) =>
+    unwrap(client.PUT("/api/v1/virtual-clusters/{name}/quotas", { params, body }));
+  try {
+    return await put({ quotas, before });
+  } catch (error) {
+    // A server of the version before, beside new ones in an upgrade, cannot check it.
+    if (!isApiError(error, 400) || error.fields["before"] !== "Unknown field.") throw error;
+    return put({ quotas });
+  }
 }
 
 export function setMember(name: string, username: string, role: MemberRole, confirm: boolean) {

@@ -20,26 +20,34 @@ test("a folder shows files to download, folders to enter and links as text", asy
   expect(screen.queryByRole("link", { name: "out" })).toBeNull();
 });
 
-test("an upload that was cut goes on where it ended", async () => {
+const same = (source: string) => source;
+const another = () => "10-1";
+const unknown = () => undefined; // of a server of the version before
+
+test.each([
+  ["goes on where it ended", same, "4", "456789"],
+  ["of another version of the file begins anew", another, "0", "0123456789"],
+  ["of whatever version begins anew", unknown, "0", "0123456789"],
+])("an upload that was cut %s", async (_, sourceOf, offset, sent) => {
   document.cookie = "skep_csrf=x";
   const requests = serve({
     "GET /storages/team/files": listed,
-    "GET /storages/team/upload": { offset: 4 },
+    "GET /storages/team/upload": (request: Request) => {
+      const source = sourceOf(new URL(request.url).searchParams.get("source") ?? "");
+      return { offset: 4, ...(source && { source }) };
+    },
     "PUT /storages/team/content": { offset: 10 },
   });
   const { container } = renderPage(<StorageFolder name="team" path="" />);
   await screen.findByRole("button", { name: "Upload files" });
   const input = container.ownerDocument.querySelector<HTMLInputElement>("input[type=file]");
-  await userEvent.upload(input as HTMLInputElement, new File(["0123456789"], "f.txt"));
+  const file = new File(["0123456789"], "f.txt", { lastModified: 1_764_000_000_000 });
+  await userEvent.upload(input as HTMLInputElement, file);
   await expect.poll(() => requests.find(({ method }) => method === "PUT")).toBeTruthy();
   const put = requests.find(({ method }) => method === "PUT");
-  const query = new URL(put?.url ?? "").searchParams;
-  expect([query.get("path"), query.get("offset"), query.get("last")]).toEqual([
-    "f.txt",
-    "4",
-    "true",
-  ]);
-  expect(await put?.text()).toBe("456789");
+  const query = Object.fromEntries(new URL(put?.url ?? "").searchParams);
+  expect(query).toEqual({ path: "f.txt", offset, last: "true", source: "10-1764000000000" });
+  expect(await put?.text()).toBe(sent);
 });
 
 test("who may only read is offered no change", async () => {

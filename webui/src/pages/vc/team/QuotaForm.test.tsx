@@ -109,6 +109,27 @@ test("what another administrator saved meanwhile is shown, and not overwritten",
   await waitFor(() => expect(screen.queryByRole("alert")).toBeNull());
 });
 
+test("quotas are saved by a server of the version before, which cannot check them", async () => {
+  document.cookie = "skep_csrf=x";
+  const sent: unknown[] = [];
+  serve({
+    ...read,
+    "PUT /virtual-clusters/vision/quotas": async (request: Request) => {
+      const body = (await request.json()) as Record<string, unknown>;
+      sent.push(body);
+      return "before" in body
+        ? refusal(400, "invalid", "Some fields are not valid.", {
+            fields: { before: ["Unknown field."] },
+          })
+        : { ...vc, quotas: { A100: 12 } };
+    },
+  });
+  await change("12");
+  await waitFor(() => expect(sent).toHaveLength(2));
+  expect(sent[1]).toEqual({ quotas: { A100: 12 } });
+  expect(screen.queryByRole("alert")).toBeNull();
+});
+
 test("a change right after one's own save is not said to come after another administrator's", async () => {
   document.cookie = "skep_csrf=x";
   let saved: VirtualCluster | null = null;
