@@ -1,5 +1,5 @@
 import { ask, expect, freshName, jobFile, logIn, test } from "../visitor.mjs";
-import { count, settle } from "../wire.mjs";
+import { count } from "../wire.mjs";
 
 const A_MINUTE = 5000; // bytes, both ways, with headers
 const MINUTES = 4;
@@ -38,14 +38,7 @@ test("finding U21: a page at rest costs few bytes", async ({ page }) => {
     await page.goto(path);
     await page.locator("main").waitFor();
     await page.waitForLoadState("networkidle");
-    await page.clock.runFor(2000);
-    await page.waitForLoadState("networkidle");
-    await wire.reset();
-    for (let second = 0; second < 60 * MINUTES; second += 5) {
-      await page.clock.runFor(5000);
-      await settle(page);
-    }
-    const { bytes, requests } = await wire.sum();
+    const { bytes, requests } = await wire.atRest(MINUTES);
     const each = Math.round(bytes / MINUTES);
     costs.push({ path, each, requests });
   }
