@@ -167,9 +167,10 @@ def test_a_process_that_is_stopped_in_a_transaction_loses_its_locks(monkeypatch)
     made.pool.open()
     try:
         with made.pool.connection() as stopped:
-            stopped.autocommit = False
-            stopped.execute("SELECT FROM accounts_user WHERE id = %s FOR UPDATE", [user.pk])
+            # One message: it is not idle before it has the lock.
+            stopped.execute(f"BEGIN; SELECT FROM accounts_user WHERE id = {user.pk:d} FOR UPDATE")
             with transaction.atomic():
+                fetch("SELECT set_config('lock_timeout', '30s', true)")
                 assert User.objects.select_for_update().get(pk=user.pk) == user
             with pytest.raises(psycopg.Error) as caught:
                 stopped.execute("SELECT 1")
