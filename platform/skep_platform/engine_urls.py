@@ -38,6 +38,9 @@ DATABASE_KEEPALIVES = {
     "tcp_keepalives_count": str(KEEPALIVE_COUNT),
     "tcp_user_timeout": "8000",
 }
+# A process that is stopped, or hangs, answers keepalives, and must not keep its locks for ever. As
+# long as a leader may hang: none computes for so long between two statements of a transaction.
+IDLE_IN_TRANSACTION = {"idle_in_transaction_session_timeout": "120s"}
 KEEPALIVES = {
     socket.TCP_KEEPIDLE: KEEPALIVE_IDLE_S,
     socket.TCP_KEEPINTVL: KEEPALIVE_INTERVAL_S,

@@ -22,6 +22,7 @@ from skep_platform.accounts.models import ApiToken, DeviceLogin, User
 from skep_platform.audit import services as audit
 from skep_platform.core import caller
 from skep_platform.core.bulk import deletion_time
+from skep_platform.core.deleting import delete_in_batches
 from skep_platform.core.errors import NotFound, SkepError, Unauthorized
 
 LIFETIME_S = 600
@@ -135,7 +136,7 @@ REASONS = {
 
 def forget_expired() -> None:
     """Delete logins that were not finished in time."""
-    DeviceLogin.objects.filter(expires_at__lte=deletion_time()).delete()
+    delete_in_batches(DeviceLogin.objects.filter(expires_at__lte=deletion_time()))
 
 
 def _digest(device: str) -> str:

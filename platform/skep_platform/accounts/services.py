@@ -40,6 +40,7 @@ from skep_platform.accounts.models import ApiToken, BrowserSession, DeviceLogin,
 from skep_platform.audit import services as audit
 from skep_platform.core import caller, ports
 from skep_platform.core.bulk import deletion_time
+from skep_platform.core.deleting import delete_in_batches
 from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError, Unauthorized
 from skep_platform.core.events import record
 
@@ -450,8 +451,8 @@ def forget_expired() -> None:
     """Delete what is refused already: expired sessions and tokens."""
     now = deletion_time()
     sessions = import_module(settings.SESSION_ENGINE).SessionStore.get_model_class().objects
-    sessions.filter(expire_date__lt=now).delete()
-    ApiToken.objects.filter(expiry__lt=now).delete()
+    delete_in_batches(sessions.filter(expire_date__lt=now))
+    delete_in_batches(ApiToken.objects.filter(expiry__lt=now))
 
 
 @transaction.atomic

@@ -21,6 +21,7 @@ from skep_jobfile.plain import plain
 from skep_platform.accounts.models import BrowserSession, User
 from skep_platform.audit import services as audit
 from skep_platform.core import caller
+from skep_platform.core.deleting import delete_in_batches
 from skep_platform.core.errors import NotFound
 from skep_platform.core.notifications import valkey
 
@@ -83,4 +84,4 @@ def end(user: User, public_id: Any) -> None:
 def forget_ended() -> None:
     """Delete the rows of sessions that are over."""
     lives = Session.objects.filter(session_key=OuterRef("session_key"))
-    BrowserSession.objects.filter(~Exists(lives)).delete()
+    delete_in_batches(BrowserSession.objects.filter(~Exists(lives)))

@@ -181,7 +181,17 @@ def _json(value: Any) -> Any:
 
 def add_months() -> int:
     """Create the partitions of this month and the next ones. Returns how many were missing."""
-    return months.add(TABLE, timezone.now(), months.MONTHS_AHEAD, "SELECT audit_add_month(%(at)s)")
+    return months.add(TABLE, timezone.now(), months.MONTHS_AHEAD, ADD_MONTH)
+
+
+# A month with entries outside of all months stays there: that is seen without a lock of all.
+ADD_MONTH = """
+SELECT CASE WHEN EXISTS (
+           SELECT FROM audit_entry_default
+            WHERE id >= audit_first_id(%(at)s::timestamptz)
+              AND id < audit_first_id(date_trunc('month', %(at)s::timestamptz + '40 days', 'UTC')))
+       THEN false ELSE audit_add_month(%(at)s::timestamptz) END
+"""
 
 
 def drop_old_months() -> list[str]:
@@ -193,15 +203,20 @@ def drop_old_months() -> list[str]:
         return []
     cutoff = deletion_time() - timedelta(days=days)
     old = [part.name for part in months.parts(TABLE) if part.until <= cutoff]
-    newest = _newest_outside_months()
-    if newest is not None and newest < first_id_at(cutoff):
-        old.append(DEFAULT)
-    return [name for name in old if months.drop(TABLE, name, then=partial(_record_drop, name))]
+    is_over = partial(_is_over, first_id_at(cutoff))
+    return [
+        name
+        for name in (*old, DEFAULT)
+        if months.drop(TABLE, name, is_over, partial(_record_drop, name))
+    ]
 
 
-def _newest_outside_months() -> UUID | None:
-    found = fetch("SELECT id FROM audit_entry_default ORDER BY id DESC LIMIT 1")
-    return found[0][0] if found else None
+def _is_over(cutoff: UUID, name: str) -> bool:
+    """Return whether no entry of a partition is kept; those of a month are all before its end."""
+    if name != DEFAULT:
+        return True
+    newest = fetch("SELECT id FROM audit_entry_default ORDER BY id DESC LIMIT 1")
+    return bool(newest) and newest[0][0] < cutoff
 
 
 def _record_drop(name: str) -> None:

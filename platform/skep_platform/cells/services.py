@@ -10,7 +10,7 @@ looked for again and again, until the node is uncordoned.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -29,7 +29,8 @@ from skep_platform.core.bulk import database_time
 from skep_platform.core.compiled import Compiled
 from skep_platform.core.errors import Conflict, SkepError
 from skep_platform.jobs import queries as jobs
-from skep_platform.jobs.lifecycle import preempting
+from skep_platform.jobs.lifecycle import messages, preempting
+from skep_platform.jobs.lifecycle.one_by_one import change, paused
 from skep_platform.jobs.models import TaskAttempt
 from skep_platform.scheduling import read_facts
 from skep_platform.tenancy import claims
@@ -43,6 +44,7 @@ from skep_scheduler.state import ClusterState
 Change = Callable[[Inventory], Inventory]
 Verdict = dict[str, Any]  # as REST shows it
 MAX_PROBLEMS = 200
+AT_ONCE = 200  # jobs that are asked to leave in one transaction
 Body = Mapping[str, Any]  # as `AssignmentSerializer` checked it
 
 
@@ -315,10 +317,19 @@ def drain(user: User | None, name: str, reason: str = "") -> None:
 
 
 def evict_all() -> None:
-    """Ask all jobs on draining nodes that were not asked yet. One query when there are none."""
-    for node, job_ids in _staying().items():
-        with transaction.atomic():
-            preempting.evict(job_ids, f"Node {node} is being drained.", database_time())
+    """Ask all jobs on draining nodes that were not asked yet, a bounded number in one transaction.
+    One query when there are none. One that cannot be asked holds up none of the others, and is
+    passed over for a while."""
+    nodes: dict[UUID, str] = dict(_STAYING.rows())
+    left_out = paused("drain")
+
+    def ask(jobs: Sequence[UUID]) -> None:
+        reasons = {pk: messages.evicted(f"Node {nodes[pk]} is being drained.") for pk in jobs}
+        preempting.ask(reasons, database_time())
+
+    due = sorted(nodes.keys() - left_out)
+    for first in range(0, len(due), AT_ONCE):
+        change("drain", due[first : first + AT_ONCE], ask)
 
 
 def forecast_drain(user: Any, node: Node, action: str) -> dict[str, Any]:
@@ -337,14 +348,7 @@ def forecast_drain(user: Any, node: Node, action: str) -> dict[str, Any]:
     }
 
 
-def _staying() -> dict[str, set[UUID]]:
-    """Return the jobs by node that were not asked to leave or to end yet."""
-    staying: dict[str, set[UUID]] = defaultdict(set)
-    for node, job_id in _STAYING.rows():
-        staying[node].add(job_id)
-    return staying
-
-
+# The jobs that were not asked to leave or to end yet, with such a node of each.
 _STAYING = Compiled(
     lambda: TaskAttempt.objects.filter(
         node__draining=True,
@@ -352,8 +356,8 @@ _STAYING = Compiled(
         job__preempting_at=None,
         job__stop_requested_at=None,
         job__exit_reason__isnull=True,
-    ).order_by("node__name"),
-    *("node__name", "job_id"),
+    ).order_by("-node__name"),
+    *("job_id", "node__name"),
 )
 
 

@@ -102,7 +102,9 @@ class NodeSerializer(serializers.Serializer[Any]):
     maintenance_from = serializers.DateTimeField(
         allow_null=True, help_text="Of the window of maintenance that is on or comes next."
     )
-    maintenance_until = serializers.DateTimeField(allow_null=True)
+    maintenance_until = serializers.DateTimeField(
+        allow_null=True, help_text="Of the last window that follows it without a break."
+    )
     labels = serializers.DictField(child=serializers.CharField())
     last_heartbeat_at = serializers.DateTimeField(allow_null=True)
     lease_expires_at = serializers.DateTimeField(

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Max, QuerySet
+from django.db.models import Max, Q, QuerySet
 from django.db.models.functions import Now
 
 from skep_platform.audit import services as audit
@@ -18,12 +18,14 @@ from skep_platform.cluster.models import Node, NodeFault, NodeState
 from skep_platform.core import notifications
 from skep_platform.core.bulk import deletion_time
 from skep_platform.core.compiled import Compiled
+from skep_platform.core.deleting import delete_in_batches
 from skep_platform.core.events import record
 
 WINDOW = timedelta(hours=24)  # older faults count no more
 # Faults within it are one event, such as a restart of the engine, and count once however many jobs
 # it met. On a node that is broken for good more follow.
 EVENT = timedelta(minutes=2)
+AT_ONCE = 100  # nodes that one round cordons
 
 
 def add(faults: Sequence[NodeFault]) -> None:
@@ -36,24 +38,35 @@ def recent() -> QuerySet[NodeFault]:
 
 
 def cordon_faulty() -> list[str]:
-    """Take nodes out of use on which enough jobs failed by the node's fault; returns their names.
-    The last node that could take work stays. Safe to run twice at once: all nodes in use are
-    locked before one of them is judged."""
-    return _cordon_due() if _due() else []
+    """Take nodes out of use on which enough jobs failed by the node's fault, a bounded number;
+    returns their names. The last node that could take work stays. Safe to run twice at once: the
+    nodes, and one that stays, are locked before one of them is judged."""
+    due = _due()[:AT_ONCE]
+    return _cordon_due(due) if due else []
 
 
 @transaction.atomic
-def _cordon_due() -> list[str]:
-    in_use = Node.objects.filter(state=NodeState.ONLINE, cordoned=False)
-    left = {node.pk: node for node in in_use.select_for_update(no_key=True).order_by("pk")}
+def _cordon_due(due: Sequence[UUID]) -> list[str]:
+    locked = lock_with_another(Q(pk__in=due))
+    left = {n.pk: n for n in locked if n.state == NodeState.ONLINE and not n.cordoned}
+    still = set(_due())  # an admin may have put one to use again meanwhile
     cordoned = []
-    for node_id in _due():
-        if len(left) > 1 and node_id in left:
+    for node_id in due:
+        if len(left) > 1 and node_id in left and node_id in still:
             cordoned.append(_cordon(left.pop(node_id)))
     if cordoned:
         notifications.notify_scheduler()
         notifications.notify_topic("cluster")
     return cordoned
+
+
+def lock_with_another(nodes: Q) -> list[Node]:
+    """Lock these nodes and, where there is one, another one that can take work, which then stays in
+    use: all at once, in the order in which others lock nodes."""
+    in_use = Node.objects.filter(state=NodeState.ONLINE, cordoned=False)
+    other = in_use.exclude(nodes).order_by("pk").values_list("pk", flat=True)[:1]
+    wanted = Node.objects.exclude(state=NodeState.REMOVED).filter(nodes | Q(pk__in=list(other)))
+    return list(wanted.select_for_update(no_key=True).order_by("pk"))
 
 
 def forget(node_id: UUID) -> None:
@@ -67,7 +80,7 @@ def delete_old() -> int:
     if days <= 0:
         return 0
     before = deletion_time() - timedelta(days=days)
-    return NodeFault.objects.filter(at__lt=before).delete()[0]
+    return delete_in_batches(NodeFault.objects.filter(at__lt=before))
 
 
 def _due() -> list[UUID]:

@@ -2,7 +2,7 @@
 
 The scheduler places nothing on a node that would not end before its window begins. At the start the
 node is drained, at the end it is used again; `reconcile` does both. The node's row has the window
-that is on or comes next, because the scheduler reads nodes.
+that is on or comes next, with those that follow it at once, because the scheduler reads nodes.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from skep_platform.core import one_by_one
 from skep_platform.core.api import AdminWrites, Body, IsAdmin, validated
 from skep_platform.core.bulk import deletion_time
 from skep_platform.core.compiled import Compiled, Given
+from skep_platform.core.deleting import delete_in_batches
 from skep_platform.core.errors import Conflict, NotFound, SkepError
 from skep_platform.core.events import record
 from skep_platform.core.paging import page, paged
@@ -145,7 +146,7 @@ def delete_old() -> int:
         return 0
     before = deletion_time() - timedelta(days=days)
     over = MaintenanceWindow.objects.filter(ends_at__lt=before).exclude(state__in=OPEN_WINDOWS)
-    return over.delete()[0]
+    return delete_in_batches(over)
 
 
 def _advance(node_id: UUID, now: datetime) -> None:
@@ -201,12 +202,15 @@ def _end(window: MaintenanceWindow, node: Node, state: MaintenanceState) -> None
 
 
 def _note(node: Node) -> None:
-    """Store in the row of the node which window is on or comes next."""
-    first = node.maintenance_windows.filter(state__in=OPEN_WINDOWS).order_by("starts_at").first()
-    Node.objects.filter(pk=node.pk).update(
-        maintenance_from=first.starts_at if first else None,
-        maintenance_until=first.ends_at if first else None,
-    )
+    """Store in the row of the node when its maintenance, that is on or comes next, begins and ends:
+    windows that follow each other without a break are one, as the node is not used in between."""
+    windows = node.maintenance_windows.filter(state__in=OPEN_WINDOWS).order_by("starts_at")
+    begins = ends = None
+    for starts_at, ends_at in windows.values_list("starts_at", "ends_at"):
+        if ends is not None and starts_at > ends:
+            break
+        begins, ends = begins or starts_at, max(ends or ends_at, ends_at)
+    Node.objects.filter(pk=node.pk).update(maintenance_from=begins, maintenance_until=ends)
 
 
 def _locked(names: Sequence[str]) -> list[Node]:

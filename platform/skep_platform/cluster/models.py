@@ -87,7 +87,8 @@ class Node(Entity):
     disk_free_mb = models.PositiveIntegerField(null=True)
     disk_total_mb = models.PositiveIntegerField(null=True)
     log_bytes_waiting = models.PositiveBigIntegerField(default=0)
-    # Its window of maintenance that is on, or comes next, for the scheduler: see MaintenanceWindow.
+    # Its maintenance that is on, or comes next, for the scheduler: a MaintenanceWindow, and those
+    # that follow it without a break.
     maintenance_from = models.DateTimeField(null=True)
     maintenance_until = models.DateTimeField(null=True)
     # So many checks in a row it has to pass before it is used again by itself; 0: it has not.

@@ -52,8 +52,10 @@ from skep_platform.cluster.sessions import (
 )
 from skep_platform.core import caller, notifications, ports
 from skep_platform.core.bulk import fetch
+from skep_platform.core.deleting import delete_in_batches
 from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError
 from skep_platform.core.events import record
+from skep_platform.core.models import Event
 
 __all__ = [
     "active_windows",
@@ -319,7 +321,8 @@ def revoke_join_token(user: User, token_id: UUID) -> None:
     """Revoke a join token; nodes that joined with it stay. Raises NotFound."""
     if not join_tokens().filter(pk=token_id).exists():
         raise NotFound("There is no such join token, or it is used up or expired.")
-    JoinToken.objects.filter(pk=token_id).update(uses_left=0, updated_at=Now())
+    # It is over also for a node that it let in and that would join again.
+    JoinToken.objects.filter(pk=token_id).update(uses_left=0, expires_at=Now(), updated_at=Now())
     audit.record("join_token.delete", "join_token", token_id)
     name = user.get_username()
     message = f"{name} revoked a join token."
@@ -328,49 +331,67 @@ def revoke_join_token(user: User, token_id: UUID) -> None:
 
 def forget_join_tokens() -> int:
     """Delete join tokens that expired a month ago; return how many."""
-    return JoinToken.objects.filter(expires_at__lt=Now() - KEPT_JOIN_TOKENS).delete()[0]
+    return delete_in_batches(JoinToken.objects.filter(expires_at__lt=Now() - KEPT_JOIN_TOKENS))
 
 
 @transaction.atomic
 def join_node(token: str, name: str, instance_id: str) -> tuple[Node, str]:
     """Trade a join token for a node and its credential, of which only the digest is stored.
 
-    An agent that joined and never connected may join again; the name of a lost node is taken over
-    only with a token that was made for that name. The node then gets a new credential.
+    An agent that joined and never connected may join again, as when the answer was lost: the token
+    that let it in counts it once. The name of a lost node is taken over only with a token that was
+    made for that name. The node then gets a new credential, and what failed on the machine that was
+    there before counts no more.
 
     Raises Forbidden `join_token_invalid` and `join_token_for_another`, Conflict `node_name_taken`
     and `rejoin_not_allowed`."""
     check_name(name)
-    used = fetch(USE_TOKEN, [digest(token)])
-    if not used:
-        message = "The join token is unknown, used, revoked or expired; ask an admin for a new one."
-        raise Forbidden(message, code="join_token_invalid")
-    [(made_for, actor)] = used
+    instance_id = instance_id[:64]
+    found = fetch(LOCK_TOKEN, [digest(token)])
+    if not found:
+        raise _token_invalid()
+    [(token_id, made_for, uses_left, actor)] = found
     if made_for not in ("", name):
         message = "The join token was made for a node of another name; ask an admin for a new one."
         raise Forbidden(message, code="join_token_for_another")
-    node = _named_or_new(name, instance_id, made_for)
+    known = _living(name)
+    if known is None or not _was_let_in(known, instance_id, token_id):
+        if uses_left < 1:
+            raise _token_invalid()
+        JoinToken.objects.filter(pk=token_id).update(uses_left=uses_left - 1, updated_at=Now())
+    if known is not None:
+        _check_rejoin(known, instance_id, made_for)
+        if known.instance_id != instance_id:
+            faults.forget(known.pk)
+    node = known or Node(name=name)
     secret = new_secret(CREDENTIAL_PREFIX)
-    node.credential_hash, node.instance_id = digest(secret), instance_id[:64]
+    node.credential_hash, node.instance_id = digest(secret), instance_id
     node.connected, node.session_epoch = False, node.session_epoch + 1
     try:
         node.save()
     except IntegrityError:  # another node of this name joined just now
         raise _name_taken(node) from None
-    record("node", node.pk, "node.joined", f"Node {name} joined.", actor=actor or "")
+    by = {"actor": actor or "", "token": str(token_id)}
+    record("node", node.pk, "node.joined", f"Node {name} joined.", **by)
     caller.identify_node(name)
     audit.record("node.join", "node", node.pk, name, admitted_by=actor or "")
     notifications.notify_topic("cluster")
     return node, secret
 
 
-# A refused join rolls it back.
-USE_TOKEN = f"""
-UPDATE {JoinToken._meta.db_table} t SET uses_left = t.uses_left - 1, updated_at = now()
- WHERE t.token_hash = %s AND t.uses_left > 0 AND t.expires_at > statement_timestamp()
-RETURNING t.node_name,
-          (SELECT u.username FROM {User._meta.db_table} u WHERE u.id = t.created_by_id)
+# Also one that is used up: whom it let in may join again.
+LOCK_TOKEN = f"""
+SELECT t.id, t.node_name, t.uses_left,
+       (SELECT u.username FROM {User._meta.db_table} u WHERE u.id = t.created_by_id)
+  FROM {JoinToken._meta.db_table} t
+ WHERE t.token_hash = %s AND t.expires_at > statement_timestamp()
+   FOR NO KEY UPDATE OF t
 """  # noqa: S608 names of our tables
+
+
+def _token_invalid() -> Forbidden:
+    message = "The join token is unknown, used, revoked or expired; ask an admin for a new one."
+    return Forbidden(message, code="join_token_invalid")
 
 
 def authenticate_node(credential: str) -> Node | None:
@@ -402,21 +423,34 @@ def check_name(name: str) -> None:
         raise SkepError(error.messages[0], code="name_invalid", name=str(name)[:100]) from None
 
 
-def _named_or_new(name: str, instance_id: str, made_for: str) -> Node:
-    node = Node.objects.select_for_update().exclude(state=NodeState.REMOVED)
-    found = next(iter(node.filter(name=name)[:1]), None)
-    if found is None:
-        return Node(name=name)
-    if found.state not in (NodeState.JOINED, NodeState.LOST):
-        raise _name_taken(found)
-    tried_again = found.state == NodeState.JOINED and found.instance_id == instance_id[:64]
-    if made_for != name and not tried_again:
+def _living(name: str) -> Node | None:
+    """Return the node of this name, locked, unless there is none or it was removed."""
+    nodes = Node.objects.select_for_update().exclude(state=NodeState.REMOVED)
+    return next(iter(nodes.filter(name=name)[:1]), None)
+
+
+def _was_let_in(node: Node, instance_id: str, token_id: UUID) -> bool:
+    """Return whether the agent that joined as this node last did so with this token."""
+    if node.instance_id != instance_id:
+        return False
+    joined = Event.objects.filter(
+        subject_type=Event.Subject.NODE, subject_id=str(node.pk), kind="node.joined"
+    )
+    last = joined.order_by("-id").values_list("data__token", flat=True).first()
+    return last == str(token_id)
+
+
+def _check_rejoin(node: Node, instance_id: str, made_for: str) -> None:
+    """Raise Conflict unless this agent may join as a node that is there."""
+    if node.state not in (NodeState.JOINED, NodeState.LOST):
+        raise _name_taken(node)
+    tried_again = node.state == NodeState.JOINED and node.instance_id == instance_id
+    if made_for != node.name and not tried_again:
         message = (
-            f"There is a node {name} that is {found.state.lower()}. To put this machine in its "
+            f"There is a node {node.name} that is {node.state.lower()}. To put this machine in its "
             f"place, an admin makes a join token for that name; or removes the node."
         )
-        raise Conflict(message, code="rejoin_not_allowed", name=name, state=found.state)
-    return found
+        raise Conflict(message, code="rejoin_not_allowed", name=node.name, state=node.state)
 
 
 def _name_taken(node: Node) -> Conflict:

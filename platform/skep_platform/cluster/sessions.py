@@ -314,7 +314,7 @@ EXPIRED = Compiled(_expired)
 @transaction.atomic
 def _lose_expired() -> list[UUID]:
     due = _expired().select_for_update(skip_locked=True, no_key=True).order_by("pk")
-    nodes = list(due)
+    nodes = list(due.only("name", "state"))
     if not nodes:
         return []
     ids = [node.pk for node in nodes]

@@ -15,7 +15,7 @@ from django.db import connection
 from django.db.models import Max
 
 from skep_jobfile.plain import plain, plain_data
-from skep_platform.core.bulk import deletion_time, new
+from skep_platform.core.bulk import deletion_time, fetch, new
 from skep_platform.core.models import Event
 from skep_platform.core.user_events import BY_KIND
 
@@ -110,19 +110,22 @@ class Folder:
     def _with_too_many(self, most: int, newest: int) -> Iterator[tuple[str, str]]:
         last = ("", "")
         while True:
-            with connection.cursor() as cursor:
-                cursor.execute(SUBJECTS_SINCE, [self._looked_at, newest, *last, SUBJECTS])
-                found = cursor.fetchall()
-            yield from (subject for subject in found if _count(subject) > most)
+            found = fetch(SUBJECTS_SINCE, [most, self._looked_at, newest, *last, SUBJECTS])
+            yield from ((kind, subject) for kind, subject, is_over in found if is_over)
             if len(found) < SUBJECTS:
                 return
-            last = found[-1]
+            last = found[-1][:2]
 
 
+# The number is counted for each of them by the index, and no further than it matters.
 SUBJECTS_SINCE = """
-SELECT DISTINCT subject_type, subject_id FROM core_event
- WHERE id > %s AND id <= %s AND (subject_type, subject_id) > (%s, %s)
- ORDER BY subject_type, subject_id LIMIT %s
+SELECT s.subject_type, s.subject_id, EXISTS (
+           SELECT FROM core_event e
+            WHERE e.subject_type = s.subject_type AND e.subject_id = s.subject_id OFFSET %s)
+  FROM (SELECT DISTINCT subject_type, subject_id FROM core_event
+         WHERE id > %s AND id <= %s AND (subject_type, subject_id) > (%s, %s)
+         ORDER BY subject_type, subject_id LIMIT %s) s
+ ORDER BY 1, 2
 """
 
 FOLD = """

@@ -34,6 +34,7 @@ log = structlog.get_logger(__name__)
 # What to catch; `is_away` decides which of them it is.
 DATABASE_ERRORS = (OperationalError, InterfaceError, InternalError)
 READ_ONLY = "25006"
+IDLE_IN_TRANSACTION = "25P03"  # for too long, as of a process that was stopped meanwhile
 UNDONE = "40"  # a deadlock, or a serialization failure: nothing was done
 AWAY_CLASSES = frozenset(
     {
@@ -46,6 +47,7 @@ AWAY_CLASSES = frozenset(
 AWAY_STATES = frozenset(
     {
         READ_ONLY,
+        IDLE_IN_TRANSACTION,
         "55P03",  # a lock was not to be had in time
         "57014",  # cancelled: it took too long
         "57P01",  # shut down by an administrator
@@ -89,7 +91,7 @@ def is_cut_off(error: BaseException) -> bool:
     state = sqlstate(error)
     if not state:
         return isinstance(error, OperationalError | InterfaceError)
-    return state == READ_ONLY or state.startswith(("08", "57P"))
+    return state in (READ_ONLY, IDLE_IN_TRANSACTION) or state.startswith(("08", "57P"))
 
 
 def is_database_away(error: BaseException) -> bool:

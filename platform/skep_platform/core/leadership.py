@@ -88,9 +88,11 @@ class Leader:
                 }
                 cursor.execute(_CLAIM, values)
                 row = cursor.fetchone()
+            is_new = row is not None and row[0] != self.term
+            if row is not None:
+                self.term = row[0]  # before it leads, so that who works knows which term it is
             self._until = asked + LEASE_S if row else 0.0
-        if row and row[0] != self.term:
-            self.term = row[0]
+        if is_new:
             log.info("leads", role=self.role, owner=self.owner, term=self.term)
         elif led and not row:
             log.warning("leads_no_longer", role=self.role, owner=self.owner, term=self.term)

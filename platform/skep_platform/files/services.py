@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import IO
 
 from django.core.files import File
@@ -28,6 +30,8 @@ MAX_PER_OWNER = 20 * 1024**3  # bytes
 KEPT = timedelta(days=30)  # without use
 # Bytes without a row are those of an upload that is under way, or of one that was cut.
 ORPHANED = timedelta(days=1)
+AT_ONCE = 500  # archives that are looked at or deleted together
+BUDGET_S = 30.0  # for deleting rows, in one run
 BYTES = 0xF11E  # of advisory locks, with the hash of the bytes
 FOLDERS = [f"{number:02x}" for number in range(256)]
 
@@ -57,14 +61,26 @@ def upload(user: User, stream: IO[bytes]) -> Archive:
 
 def tidy() -> None:
     """Delete archives that were not used for long, and bytes that belong to no archive."""
-    now = deletion_time()
-    needed = ports.archives_in_use.call()
-    unused = Archive.objects.exclude(pk__in=needed).filter(used_at__lt=now - KEPT)
+    now, until = deletion_time(), time.monotonic() + BUDGET_S
+    while _delete_unused(now - KEPT) == AT_ONCE and time.monotonic() < until:
+        pass
+    stored = _stored_before(now - ORPHANED)
+    while names := set(islice(stored, AT_ONCE)):
+        known = Archive.objects.filter(sha256__in=names).values_list("sha256", flat=True)
+        for name in sorted(names.difference(known)):
+            _delete_left_over(name)
+
+
+@transaction.atomic
+def _delete_unused(before: datetime) -> int:
+    """Delete some archives that were not used since; return how many. Locked, as a job that is
+    submitted meanwhile may use one of them again."""
+    rows = Archive.objects.filter(used_at__lt=before).exclude(pk__in=ports.archives_in_use.call())
+    ids = [row.pk for row in rows.only("pk").select_for_update(skip_locked=True)[:AT_ONCE]]
+    unused = Archive.objects.filter(pk__in=ids)
     ports.forget_archives.call(unused)
     unused.delete()
-    for name in _stored_before(now - ORPHANED):
-        if not Archive.objects.filter(sha256=name).exists():
-            _delete_left_over(name)
+    return len(ids)
 
 
 @transaction.atomic

@@ -31,6 +31,7 @@ from skep_platform.audit import services as audit
 from skep_platform.cluster.models import Node, NodeState
 from skep_platform.cluster.node_work import NodesWithWork
 from skep_platform.core import ports
+from skep_platform.core.deleting import delete_in_batches
 from skep_platform.core.errors import Conflict, Forbidden, NotFound, SkepError
 from skep_platform.images import credentials, rules
 from skep_platform.images.models import (
@@ -260,5 +261,6 @@ def tidy() -> None:
     now = timezone.now()
     over = NodePrefetch.objects.filter(state__in=OPEN, prefetch__expires_at__lte=now)
     over.update(state=PrefetchState.EXPIRED)
-    Prefetch.objects.filter(expires_at__lt=now - KEPT).delete()
-    NodeImage.objects.filter(node__state=NodeState.REMOVED).delete()
+    # Each has a row for each of its nodes.
+    delete_in_batches(Prefetch.objects.filter(expires_at__lt=now - KEPT), rows=1)
+    delete_in_batches(NodeImage.objects.filter(node__state=NodeState.REMOVED))

@@ -194,8 +194,9 @@ async def run_in_task(app_id: UUID, attempt: TaskAttempt, argv: tuple[str, ...])
 
 
 async def _reclaim() -> None:
-    for app, attempt, allowed in await concurrency.control.run(idle_candidates):
-        await _reclaim_one(app, attempt, allowed)
+    due = await concurrency.control.run(idle_candidates)
+    for first in range(0, len(due), AT_ONCE):
+        await asyncio.gather(*(_tried(*one) for one in due[first : first + AT_ONCE]))
 
 
 def idle_candidates() -> list[tuple[App, TaskAttempt, int]]:
@@ -224,6 +225,14 @@ def idle_candidates() -> list[tuple[App, TaskAttempt, int]]:
 
 def warn_minutes(allowed: int) -> float:
     return min(WARN_MINUTES, allowed / 3)
+
+
+async def _tried(app: App, attempt: TaskAttempt, allowed: int) -> None:
+    """One app that cannot be asked, or stopped, holds up none of the others."""
+    try:
+        await _reclaim_one(app, attempt, allowed)
+    except Exception as error:
+        rarely(log, "reclaim", "app_not_reclaimed", app=str(app.pk), error=str(error)[:200])
 
 
 async def _reclaim_one(app: App, attempt: TaskAttempt, allowed: int) -> None:

@@ -23,10 +23,12 @@ from django.db.models.functions import Now
 
 from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
+from skep_platform.cluster import faults
 from skep_platform.cluster import services as cluster
-from skep_platform.cluster.models import Node, NodeState
+from skep_platform.cluster.models import NodeState
 from skep_platform.core import failures, one_by_one
 from skep_platform.core.bulk import database_time, deletion_time, insert_rows
+from skep_platform.core.deleting import delete_in_batches
 from skep_platform.core.errors import Conflict, NotFound, SkepError
 from skep_platform.core.events import event
 from skep_platform.core.models import Event
@@ -318,7 +320,7 @@ def _cordon(rule: AlertRule, alerts: Sequence[Alert], outcomes: dict[UUID, Actio
     cordon by its checks is followed by this one, if the alert is still open then; whom an admin
     uncordons stays in use."""
     of_nodes = [alert for alert in alerts if alert.subject != conditions.LOG_STORE]
-    nodes = _lock_nodes([alert.subject for alert in of_nodes])
+    nodes = faults.lock_with_another(Q(name__in=[alert.subject for alert in of_nodes]))
     in_use = {n.name for n in nodes if n.state == NodeState.ONLINE and not n.cordoned}
     outcomes |= {alert.pk: ActionOutcome("There is no node to cordon.") for alert in alerts}
     chosen = []
@@ -340,16 +342,6 @@ def _cordon(rule: AlertRule, alerts: Sequence[Alert], outcomes: dict[UUID, Actio
             outcomes[alert.pk] = ActionOutcome("The node was cordoned.")
 
     one_by_one.change(chosen, cordon, partial(_leave_out, rule, outcomes))
-
-
-def _lock_nodes(names: Collection[str]) -> list[Node]:
-    """Lock these nodes and, where there is one, another one that can take work and then stays in
-    use: all at once, in the order in which others lock nodes."""
-    in_use = Node.objects.filter(state=NodeState.ONLINE, cordoned=False)
-    other = in_use.exclude(name__in=names).order_by("pk").values_list("pk", flat=True)[:1]
-    known = Node.objects.exclude(state=NodeState.REMOVED)
-    wanted = known.filter(Q(name__in=names) | Q(pk__in=list(other)))
-    return list(wanted.select_for_update(no_key=True).order_by("pk"))
 
 
 def _stop(rule: AlertRule, alerts: Sequence[Alert], outcomes: dict[UUID, ActionOutcome]) -> None:
@@ -410,4 +402,4 @@ def _event(user: int, kind: str, rule: AlertRule, alert: Alert, message: str) ->
 
 def delete_old() -> int:
     """Delete alerts that ended long ago."""
-    return Alert.objects.filter(ended_at__lt=deletion_time() - KEPT).delete()[0]
+    return delete_in_batches(Alert.objects.filter(ended_at__lt=deletion_time() - KEPT))

@@ -15,9 +15,11 @@ from uuid import UUID
 
 import structlog
 from django.db import DatabaseError, connection, transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from skep_platform.core.bulk import deletion_time, fetch
+from skep_platform.core.deleting import delete_in_batches
 from skep_platform.jobs.models import Job
 from skep_platform.scheduling.models import PreemptionCooldown, ReservedStart, VcTimeline, VcUse
 from skep_platform.tenancy.models import VirtualCluster
@@ -183,6 +185,8 @@ def timeline_of(vc: VirtualCluster) -> list[dict[str, Any]]:
 
 FINE = timedelta(days=7)  # every minute; older samples every quarter of an hour
 KEEP = timedelta(days=90)
+QUARTERS = (0, 15, 30, 45)  # minutes of the older samples
+PRUNED = 10_000  # samples at a time: each looks through the table, which has no index by time alone
 
 
 def sample_use(state: ClusterState, now: datetime | None = None) -> int:
@@ -210,17 +214,12 @@ def _use_columns(use: Use) -> dict[str, int]:
     }
 
 
-def prune_samples() -> None:
+def prune_samples() -> int:
+    """Delete the samples whose time is over, and those between the quarters of an hour that are no
+    longer needed every minute; return how many."""
     now = deletion_time()
-    with connection.cursor() as cursor:
-        cursor.execute(PRUNE_SAMPLES, [now - KEEP, now - FINE])
-
-
-PRUNE_SAMPLES = """
-DELETE FROM scheduling_vcuse
- WHERE at < %s
-    OR at < %s AND extract(minute FROM at)::int %% 15 <> 0
-"""
+    merged = Q(at__lt=now - FINE) & ~Q(at__minute__in=QUARTERS)
+    return delete_in_batches(VcUse.objects.filter(Q(at__lt=now - KEEP) | merged), PRUNED)
 
 
 def capacity(virtual_cluster: UUID, since: datetime, until: datetime) -> tuple[int, int] | None:

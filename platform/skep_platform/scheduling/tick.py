@@ -32,7 +32,7 @@ from skep_platform.jobs import queries
 from skep_platform.jobs.lifecycle import messages, preempting, resizing
 from skep_platform.jobs.lifecycle.job_state import lock
 from skep_platform.jobs.models import Job
-from skep_platform.scheduling import metrics, placing
+from skep_platform.scheduling import metrics, placing, planned
 from skep_platform.scheduling.metrics import PlanMetrics
 from skep_platform.scheduling.models import Nomination
 from skep_platform.scheduling.placing import UsableNodes
@@ -92,6 +92,7 @@ class Scheduler:
     idle: the last plan had nothing to do, and all that it says is stored
     warnings: what was wrong with the policy of a virtual cluster in its last plan, by its name
     verified_at: when the state was compared with the database last, by the monotonic clock
+    term, state: those of the last plan; see `begin`
     """
 
     source: StateSource = field(default_factory=StateSource)
@@ -104,6 +105,17 @@ class Scheduler:
     metrics: PlanMetrics = field(default_factory=PlanMetrics)
     pace: Pace = field(default_factory=Pace)
     verified_at: float = field(default_factory=time.monotonic)
+    term: int = 0
+    state: ClusterState | None = None
+
+    def begin(self, state: ClusterState, term: int) -> None:
+        """Go on from what is stored, as another process led meanwhile, or the state was read anew,
+        as after a failover that lost something: what this one has stored may have been replaced."""
+        if self.term != term:  # one that was just built has read them
+            planned.load(state)
+        self.reasons, self.planned, self.memory = Reasons(), PlanStore(), Memory(limits())
+        self.idle, self.next_at = False, None
+        self.term, self.state = term, state
 
     def warn(self, warnings: Mapping[str, str]) -> None:
         """Log what is wrong with the policy of a virtual cluster, once as long as it is."""
@@ -124,7 +136,7 @@ def tick(scheduler: Scheduler) -> int:
         started = time.monotonic()
         scheduler.metrics.begins()
         with LEADER.working(), metrics.ROUND_SECONDS.time():
-            run_once(scheduler, LEADER.leads)
+            run_once(scheduler, LEADER.leads, LEADER.term)
         rounds += 1
         ended = time.monotonic()
         pace, relaid = scheduler.pace, scheduler.source.relaid
@@ -133,14 +145,19 @@ def tick(scheduler: Scheduler) -> int:
     return rounds
 
 
-def run_once(scheduler: Scheduler, leads: Callable[[], bool] = lambda: True) -> set[str]:
+def run_once(
+    scheduler: Scheduler, leads: Callable[[], bool] = lambda: True, term: int = 0
+) -> set[str]:
     """Run one round. Returns the ids of the gangs that were placed. A plan is thrown away if this
-    process does not lead any more when it is made."""
+    process does not lead any more when it is made, and what it says of the future when it does not
+    once the gangs are placed. `term`: of the leadership."""
     # 1. From here on a hint means a change that this round may not have seen.
     notifications.take_tick_hint()
     # 2. Catch up. What an earlier round wrote is in the log, too.
     state = scheduler.source.catch_up()
     news = scheduler.source.take_news()
+    if scheduler.state is not state or scheduler.term != term:
+        scheduler.begin(state, term)
     now = time.time()
     due = scheduler.next_at is not None and scheduler.next_at <= now
     if scheduler.idle and not news and not due:
@@ -153,6 +170,7 @@ def run_once(scheduler: Scheduler, leads: Callable[[], bool] = lambda: True) -> 
     scheduler.warn(plan.warnings)
     if not leads():
         log.warning("plan_dropped", reason="another scheduler leads")
+        scheduler.state = None  # should it lead again, all of it is planned anew
         return set()
     # 4. Act, preemption first; each gang is placed whole or not at all.
     _change_ranks(plan)
@@ -162,6 +180,10 @@ def run_once(scheduler: Scheduler, leads: Callable[[], bool] = lambda: True) -> 
     placed = placing.place(plan.placements)
     scheduler.metrics.acted(plan, len(placed), len(nominated))
     # 5. Store why the others wait, and what was planned for them.
+    if not leads():
+        log.warning("plan_not_stored", reason="another scheduler leads")
+        scheduler.state = None
+        return placed
     for gang_id in placed:
         state.note_started(gang_id)
     scheduler.reasons.forget(placement.gang for placement in plan.placements)

@@ -19,6 +19,7 @@ from skep_platform.accounts.models import User
 from skep_platform.audit import services as audit
 from skep_platform.core.bulk import deletion_time
 from skep_platform.core.compiled import Compiled
+from skep_platform.core.deleting import delete_in_batches
 from skep_platform.core.errors import Conflict, SkepError
 from skep_platform.core.notifications import notify_topic
 from skep_platform.simulations import history
@@ -34,6 +35,7 @@ log = structlog.get_logger(__name__)
 
 KEPT = timedelta(days=90)
 MOST_KEPT = 100  # of one user
+DELETED = 100  # at a time, with their results
 # After this long without a word of its worker, a simulation has failed.
 LOST_AFTER = timedelta(seconds=60)
 
@@ -199,7 +201,7 @@ def finish(
 
 def tidy() -> None:
     """Delete old simulations, and those beyond MOST_KEPT of a user."""
-    Simulation.objects.filter(finished_at__lt=deletion_time() - KEPT).delete()
+    delete_in_batches(Simulation.objects.filter(finished_at__lt=deletion_time() - KEPT), DELETED)
     for owner in (
         Simulation.objects.order_by()
         .values("owner")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -287,9 +288,13 @@ def drop_old_months() -> list[str]:
     for kind in KINDS:
         for (table, _, order), days in zip(levels(kind), after, strict=True):
             for part in months.parts(table):
-                over = part.until <= now - timedelta(days=kept)
-                due = over or part.until <= now - timedelta(days=days)
-                if due and months.drop(table, part.name, "" if over else order):
+                if part.until <= now - timedelta(days=kept):
+                    is_dropped = months.drop(table, part.name)
+                elif part.until <= now - timedelta(days=days):
+                    is_dropped = months.drop(table, part.name, partial(months.is_empty, order))
+                else:
+                    is_dropped = False
+                if is_dropped:
                     dropped.append(part.name)
     return dropped
 

@@ -13,15 +13,14 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import QuerySet
 from django.utils import timezone
 
 from skep_platform.core.bulk import deletion_time
+from skep_platform.core.deleting import delete_in_batches
 from skep_platform.core.errors import Gone
 from skep_platform.core.events import record
 from skep_platform.core.models import Event
@@ -104,23 +103,13 @@ def delete_old_rollups() -> int:
     now = deletion_time()
     before, samples = now - timedelta(days=days), now - timedelta(days=downsampling.kept_days())
     # The log of a job that goes on must not be read once more.
-    over = MetricLog.objects.filter(at__lt=before, due_at=None, job__metrics_rank=None)
-    return (
-        downsampling.delete_older(samples)
-        + _delete_rows(UserMetric.objects.filter(at__lt=before, job__metrics_rank=None))
-        + _delete_rows(over)
+    over = (
+        UserMetric.objects.filter(job__metrics_rank=None),
+        MetricLog.objects.filter(due_at=None, job__metrics_rank=None),
     )
-
-
-def _delete_rows(over: QuerySet[Any]) -> int:
-    """Delete for a bounded time; ids of these rows do not rise with their age."""
-    until, deleted = time.monotonic() + BUDGET_S, 0
-    while time.monotonic() < until:
-        rows = list(over.order_by("at").values_list("pk", flat=True)[:CHUNKS])
-        deleted += over.model.objects.filter(pk__in=rows).delete()[0] if rows else 0
-        if len(rows) < CHUNKS:
-            break
-    return deleted
+    return downsampling.delete_older(samples) + sum(
+        delete_in_batches(rows.filter(at__lt=before).order_by("at")) for rows in over
+    )
 
 
 LIMIT_NAME = "log_bytes_per_job"

@@ -28,6 +28,7 @@ from skep_platform.telemetry.downsampling import GPU_ROWS
 LOCK = 0x5CEE  # of PostgreSQL's advisory locks: one round at a time
 LEASES = 5000  # looked at in one transaction
 BUDGET_S = 40.0  # of one round; the next one goes on
+ROWS = 5000  # of days, merged or deleted in one transaction: who counts waits for it
 # By then all samples of a lease that has ended are stored, also those of a server that was busy.
 SETTLE = timedelta(minutes=5)
 DAY_SETTLE = timedelta(hours=1)  # after its end a day of a lease that goes on is counted for good
@@ -240,61 +241,76 @@ def merge_old_days(today: date | None = None) -> int:
     if days <= 0:
         return 0
     before = (today or deletion_time().astimezone(UTC).date()) - timedelta(days=days)
-    end, merged = time.monotonic() + BUDGET_S, 0
+    end, merged, day = time.monotonic() + BUDGET_S, 0, None
     while time.monotonic() < end:
         with transaction.atomic():
             wait_for_count()
-            [(oldest,)] = fetch(OLDEST, [before])
-            if oldest is None:
+            if day is None:
+                [(day,)] = fetch(OLDEST, [before])
+            if day is None:
                 break
-            with connection.cursor() as cursor:
-                cursor.execute(MERGE, [oldest])
-        merged += 1
+            [(rows,)] = fetch(MERGE, [day, ROWS])
+        if rows < ROWS:
+            day, merged = None, merged + 1
     return merged
 
 
 OLDEST = "SELECT min(day) FROM usage_usageday WHERE job_id IS NOT NULL AND day < %s::date"
 
+# The number of the rows that were merged. Materialized: PostgreSQL may run a subquery once for each
+# row, with a limit of its own each time.
 _MERGE = """
-WITH gone AS (
-    DELETE FROM usage_usageday WHERE {} RETURNING *
+WITH old AS MATERIALIZED (
+    SELECT id FROM usage_usageday WHERE {}
+), gone AS (
+    DELETE FROM usage_usageday d USING old WHERE d.id = old.id RETURNING d.*
+), merged AS (
+    INSERT INTO usage_usageday AS u (day, job_id, user_id, vc_id, gpu_model, guaranteed,
+                                     allocated_us, used_us, known_us)
+    SELECT day, NULL, user_id, vc_id, gpu_model, guaranteed, sum(allocated_us)::bigint,
+           sum(used_us)::bigint, sum(known_us)::bigint
+      FROM gone GROUP BY 1, 3, 4, 5, 6
+        ON CONFLICT (job_id, day, gpu_model, guaranteed, vc_id, user_id) DO UPDATE
+       SET allocated_us = u.allocated_us + excluded.allocated_us,
+           used_us = u.used_us + excluded.used_us, known_us = u.known_us + excluded.known_us
 )
-INSERT INTO usage_usageday AS u (day, job_id, user_id, vc_id, gpu_model, guaranteed, allocated_us,
-                                 used_us, known_us)
-SELECT day, NULL, user_id, vc_id, gpu_model, guaranteed, sum(allocated_us)::bigint,
-       sum(used_us)::bigint, sum(known_us)::bigint
-  FROM gone GROUP BY 1, 3, 4, 5, 6
-    ON CONFLICT (job_id, day, gpu_model, guaranteed, vc_id, user_id) DO UPDATE
-   SET allocated_us = u.allocated_us + excluded.allocated_us,
-       used_us = u.used_us + excluded.used_us, known_us = u.known_us + excluded.known_us
+SELECT count(*) FROM gone
 """
-MERGE = _MERGE.format("day = %s::date AND job_id IS NOT NULL")
+MERGE = _MERGE.format("day = %s::date AND job_id IS NOT NULL LIMIT %s")
 MERGE_JOBS = _MERGE.format("job_id = ANY(%s::uuid[])")
 
 
 def merge_jobs(jobs: Sequence[UUID]) -> None:
     """Merge the rows of these jobs, which are about to be deleted, into those of their users: no
     sum changes. Call `wait_for_count` first, before their rows are locked."""
-    with connection.cursor() as cursor:
-        cursor.execute(MERGE_JOBS, [list(jobs)])
+    fetch(MERGE_JOBS, [list(jobs)])
 
 
 def delete_old_days(today: date | None = None) -> int:
-    """Delete days that are older than `SKEP_USAGE_RETENTION_DAYS`; return how many rows. 0: keep
-    all of them."""
+    """Delete days that are older than `SKEP_USAGE_RETENTION_DAYS`, oldest first and for a bounded
+    time; return how many rows. 0: keep all of them."""
     days = settings.SKEP_USAGE_RETENTION_DAYS
     if days <= 0:
         return 0
     before = (today or deletion_time().astimezone(UTC).date()) - timedelta(days=days)
-    with transaction.atomic(), connection.cursor() as cursor:
-        wait_for_count()
-        cursor.execute("DELETE FROM usage_usageday WHERE day < %s::date", [before])
-        deleted = int(cursor.rowcount)
-        cursor.execute(EMPTY, [before])
+    end, deleted = time.monotonic() + BUDGET_S, 0
+    for statement, counts in ((OLD_DAYS, 1), (EMPTY, 0)):
+        rows = ROWS
+        while rows == ROWS and time.monotonic() < end:
+            with transaction.atomic(), connection.cursor() as cursor:
+                wait_for_count()
+                cursor.execute(statement, [before, ROWS])
+                rows = int(cursor.rowcount)
+            deleted += rows * counts
     return deleted
 
 
-EMPTY = "DELETE FROM usage_usagerollup WHERE day < %s::date AND allocated_us = 0"
+_DELETE = """
+WITH old AS MATERIALIZED (SELECT id FROM {table} WHERE day < %s::date {more} ORDER BY day LIMIT %s)
+DELETE FROM {table} d USING old WHERE d.id = old.id
+"""
+OLD_DAYS = _DELETE.format(table="usage_usageday", more="")
+EMPTY = _DELETE.format(table="usage_usagerollup", more="AND allocated_us = 0")
 
 
 def wait_for_count() -> None:

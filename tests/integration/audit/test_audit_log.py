@@ -12,6 +12,7 @@ import time_machine
 from asgiref.sync import sync_to_async
 from django.db import ProgrammingError, connection, transaction
 from django.utils import timezone
+from tests.support.at_once import at_once, just_before
 from tests.support.clocks import every_clock_at
 from tests.support.platform_factories import make_user, make_vc
 
@@ -210,6 +211,47 @@ def test_a_month_that_began_outside_of_all_months_does_not_stop_the_next_ones():
         assert services.add_months() == 2
         assert {"audit_entry_2050_02", "audit_entry_2050_03"} <= partitions()
         assert services.add_months() == 0
+
+
+@pytest.mark.django_db(transaction=True)
+class TestTwoWorkersAtOnce:
+    """Months that a test commits stay in the database of all tests."""
+
+    @pytest.fixture(autouse=True)
+    def _without_the_months(self):
+        yield
+        for part in months.parts("audit_entry"):
+            if part.until.year > 2060:
+                months.drop("audit_entry", part.name)
+
+    def test_make_the_months_once(self):
+        with time_machine.travel(datetime(2070, 1, 20, tzinfo=UTC), tick=False):
+            made = at_once(*[services.add_months] * 2)
+        assert sorted(made) == [0, 3]
+
+    def test_drop_a_month_once(self, settings):
+        settings.SKEP_AUDIT_RETENTION_DAYS = 30
+        at = datetime(2070, 1, 20, tzinfo=UTC)
+        months.add("audit_entry", at, sql=services.ADD_MONTH)
+        with every_clock_at(at + timedelta(days=90), tick=False):
+            dropped = at_once(*[services.drop_old_months] * 2)
+        assert sum(found.count("audit_entry_2070_01") for found in dropped) == 1
+
+    def test_keep_what_came_after_one_of_them_made_the_default_partition_anew(self, settings):
+        settings.SKEP_AUDIT_RETENTION_DAYS = 30
+        at = datetime(2080, 1, 2, tzinfo=UTC)
+        with every_clock_at(at, tick=False):
+            services.record("node.cordon", "node", "n", "early")
+
+        def other_worker() -> None:
+            services.drop_old_months()
+            services.record("node.cordon", "node", "n", "later")
+
+        with every_clock_at(at + timedelta(days=31), tick=False):
+            with just_before("LOCK TABLE ONLY audit_entry", lambda: at_once(other_worker)):
+                services.drop_old_months()
+            assert not AuditEntry.objects.filter(target_name="early").exists()
+            assert AuditEntry.objects.filter(target_name="later").exists()
 
 
 def test_without_a_limit_all_is_kept(settings):

@@ -18,6 +18,7 @@ from tests.support.platform_factories import (
 from skep_platform.cells import services
 from skep_platform.cluster.models import Node
 from skep_platform.core.models import Event
+from skep_platform.jobs.lifecycle import messages
 from skep_platform.jobs.lifecycle.advance import advance
 from skep_platform.jobs.lifecycle.job_state import lock
 from skep_platform.jobs.models import Job
@@ -72,6 +73,26 @@ def test_a_gang_that_was_placed_in_the_same_moment_goes_too(admin):
     services.evict_all()
     job.refresh_from_db()
     assert job.preempting_at == asked
+
+
+def test_a_job_that_cannot_be_asked_keeps_no_other_one(admin, monkeypatch):
+    ann = make_user()
+    vc = make_vc(members=[ann])
+    broken, later = (
+        run(vc, ann, list(make_node(name, gpus=1).devices.all()))[0] for name in ("a", "b")
+    )
+    Node.objects.update(cordoned=True, draining=True)
+    made = messages.evicted
+
+    def evicted(why: str) -> messages.Reason:
+        if "Node a" in why:
+            raise ValueError(why)
+        return made(why)
+
+    monkeypatch.setattr(messages, "evicted", evicted)
+    services.evict_all()
+    asked = dict(Job.objects.values_list("pk", "preempting_at"))
+    assert [asked[job.pk] is not None for job in (broken, later)] == [False, True]
 
 
 def test_looking_for_them_is_one_query_when_no_one_stays(admin, django_assert_num_queries):

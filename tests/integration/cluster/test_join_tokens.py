@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 from django.db.models.functions import Now
+from django.utils import timezone
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_node, make_user
 
-from skep_platform.cluster import services
-from skep_platform.cluster.models import JoinToken, Node
+from skep_platform.cluster import faults, services
+from skep_platform.cluster.models import JoinToken, Node, NodeFault, NodeState
 
 pytestmark = pytest.mark.django_db
 
@@ -73,7 +75,8 @@ def test_finding_s15_a_token_for_that_name_takes_it_over_and_no_other(admin, los
     token = new_token(admin, node="alpha")
     assert refusal(join(token, "beta")) == (403, "join_token_for_another")
     assert join(token, "alpha").json()["node_id"] == str(lost.pk)
-    assert refusal(join(token, "alpha")) == (403, "join_token_invalid"), "once"
+    assert join(token, "alpha").json()["node_id"] == str(lost.pk), "its answer was lost"
+    assert refusal(join(token, "alpha", "a third")) == (403, "join_token_invalid"), "once"
 
 
 def test_finding_s15_a_name_that_just_joined_is_only_for_the_agent_that_tries_again(admin):
@@ -81,6 +84,49 @@ def test_finding_s15_a_name_that_just_joined_is_only_for_the_agent_that_tries_ag
     assert join(token, "beta", "its-own").status_code == 201
     assert refusal(join(token, "beta", "a thief")) == (409, "rejoin_not_allowed")
     assert join(token, "beta", "its-own").status_code == 201, "its answer was lost"
+
+
+def test_who_asks_once_more_after_a_lost_answer_uses_no_token_up(admin):
+    token = new_token(admin, nodes=2)
+    answers = [join(token, "alpha", "its-own").json() for _ in range(3)]
+    assert len({answer["node_id"] for answer in answers}) == 1
+    known = [services.authenticate_node(answer["credential"]) for answer in answers]
+    assert [node is not None for node in known] == [False, False, True], "the last one counts"
+    assert join(token, "beta", "another").status_code == 201
+    assert refusal(join(token, "gamma", "a third")) == (403, "join_token_invalid")
+    assert join(token, "beta", "another").status_code == 201, "of a token that is used up, too"
+
+
+def test_a_token_that_did_not_let_a_node_in_is_used_up_by_it(admin):
+    join(new_token(admin), "alpha", "its-own")
+    other = new_token(admin)
+    assert join(other, "alpha", "its-own").status_code == 201
+    assert refusal(join(other, "beta", "another")) == (403, "join_token_invalid")
+
+
+def test_a_revoked_token_lets_no_one_ask_once_more(admin):
+    token = new_token(admin, nodes=2)
+    join(token, "alpha", "its-own")
+    [row] = admin.get("/nodes/join-tokens").json()["results"]
+    admin.delete(f"/nodes/join-tokens/{row['id']}")
+    assert refusal(join(token, "alpha", "its-own")) == (403, "join_token_invalid")
+
+
+def test_a_machine_in_the_place_of_a_lost_one_does_not_answer_for_its_faults(admin, lost):
+    make_node("beta")
+    at = timezone.now()
+    faults.add(
+        NodeFault(
+            node=lost, at=at - number * faults.EVENT, code=1, name="x",
+            attempt_id=uuid4(), witness=uuid4(),
+        )
+        for number in range(1, 4)
+    )  # fmt: skip
+    token = new_token(admin, node="alpha")
+    assert join(token, "alpha", "another machine").status_code == 201
+    Node.objects.filter(pk=lost.pk).update(state=NodeState.ONLINE)
+    assert faults.cordon_faulty() == []
+    assert admin.get("/nodes/alpha").json()["faults_24h"] == 3, "they are shown as before"
 
 
 @pytest.mark.parametrize(
@@ -110,5 +156,5 @@ def test_finding_c4_joining_costs_a_fixed_few_statements_however_many_nodes_ther
     token = new_token(admin, nodes=50)
     for number in range(30):
         assert join(token, f"node-{number}").status_code == 201
-    with django_assert_max_num_queries(9):
+    with django_assert_max_num_queries(10):
         assert join(token, "one-more").status_code == 201

@@ -125,6 +125,27 @@ def test_the_next_window_of_a_node_is_the_one_that_counts(admin, window):
     assert node.maintenance_from == later["starts_at"]
 
 
+def test_windows_that_follow_at_once_are_one_for_the_node_and_the_scheduler(
+    admin, alice, vc, window
+):
+    at_once, later = body("gpu-1", after=2 * HOUR), body("gpu-1", after=4 * HOUR)
+    for wanted in (later, at_once):
+        wanted["starts_at"] = window.starts_at + (wanted["starts_at"] - at_once["starts_at"]) + HOUR
+        wanted["ends_at"] = wanted["starts_at"] + HOUR
+        assert admin.post("/maintenance-windows", wanted).status_code == 201
+    node = Node.objects.get(pk=window.node_id)
+    both = (window.starts_at, window.starts_at + 2 * HOUR)
+    assert (node.maintenance_from, node.maintenance_until) == both
+    job = submit(alice, vc, skep={"duration": "2h"})
+    tick()
+    assert Job.objects.get(pk=job.pk).wait_reason["details"]["until"] == both[1].timestamp()
+    assert at(window, timedelta(0)).maintenance_until == both[1]
+    node = at(window, HOUR)
+    assert (node.cordoned, node.maintenance_until) == (True, both[1])
+    node = at(window, 2 * HOUR)
+    assert (node.cordoned, node.maintenance_from) == (False, later["starts_at"])
+
+
 class TestOthers:
     """What others than the window and the checks do to its node stays as it is at the end."""
 

@@ -183,7 +183,8 @@ def test_joining_over_rest(admin):
     answer = joined.json()
     assert services.authenticate_node(answer["credential"]).pk == Node.objects.get().pk
     assert (answer["node_id"], answer["name"]) == (str(Node.objects.get().pk), "gpu-07")
-    assert refusal(Api().post("/nodes/join", body)) == (403, "join_token_invalid")
+    other = {**body, "instance_id": "another"}
+    assert refusal(Api().post("/nodes/join", other)) == (403, "join_token_invalid")
 
 
 def test_join_token_needs_no_body(admin):

@@ -13,7 +13,7 @@ from tests.support.platform_factories import make_node, make_user, make_vc
 
 from skep_platform.accounts.services import ensure_admin, update_user
 from skep_platform.cluster import services
-from skep_platform.cluster.models import Node
+from skep_platform.cluster.models import JoinToken, Node
 from skep_platform.core.models import Event
 from skep_platform.storage.models import Storage, StorageGrant
 from skep_platform.tenancy.models import Quota, VirtualCluster
@@ -29,6 +29,14 @@ def test_25_join_token_lets_one_of_two_in():
     )
     assert codes(answers) == ["join_token_invalid", "ok"]
     assert Node.objects.count() == 1
+
+
+def test_one_agent_that_asks_twice_at_once_joins_once():
+    _, token = services.issue_join_token(None, 60, nodes=2)
+    answers = at_once(*[lambda: services.join_node(token, "alpha", "its-own")] * 2)
+    assert codes(answers) == ["ok", "ok"]
+    assert Node.objects.count() == 1
+    assert JoinToken.objects.get().uses_left == 1
 
 
 def test_25_one_name_is_for_one_of_two():

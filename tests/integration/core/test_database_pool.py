@@ -7,14 +7,20 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 from django.conf import settings
+from django.db import OperationalError, transaction
 from django.db import connection as default
 from psycopg_pool.base import AttemptWithBackoff
 from tests.support.gateway_server import wait_until
+from tests.support.platform_factories import make_user
 from tests.support.ports import free_port
 from tests.support.slow_proxy import slow_proxy
 
+from skep_platform import engine_urls
+from skep_platform.accounts.models import User
+from skep_platform.core import failures
 from skep_platform.core.bulk import fetch
 from skep_platform.core.database.base import DatabaseWrapper
 from skep_platform.engine_urls import database_settings
@@ -151,6 +157,29 @@ def test_the_server_notices_a_client_that_is_lost_with_its_machine_as_fast(datab
             made.pool.close()
     assert set(found.values()) == {"session"}
     assert len(found) == 4
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_process_that_is_stopped_in_a_transaction_loses_its_locks(monkeypatch):
+    monkeypatch.setitem(engine_urls.IDLE_IN_TRANSACTION, "idle_in_transaction_session_timeout", "1")
+    user = make_user()
+    made = wrapper("stopped")
+    made.pool.open()
+    try:
+        with made.pool.connection() as stopped:
+            # One message: it is not idle before it has the lock.
+            stopped.execute(f"BEGIN; SELECT FROM accounts_user WHERE id = {user.pk:d} FOR UPDATE")
+            with transaction.atomic():
+                fetch("SELECT set_config('lock_timeout', '30s', true)")
+                assert User.objects.select_for_update().get(pk=user.pk) == user
+            with pytest.raises(psycopg.Error) as caught:
+                stopped.execute("SELECT 1")
+            error = OperationalError()
+            error.__cause__ = caught.value
+            assert failures.is_database_away(error)
+            assert failures.is_cut_off(error)
+    finally:
+        made.pool.close()
 
 
 # What PostgreSQL shows of these is the socket's, which is a unix socket behind the proxy.

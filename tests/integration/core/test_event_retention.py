@@ -80,6 +80,15 @@ def test_finding_s11_folding_again_and_again_loses_no_event(floods):
             assert sum(count for k, count in found if k == kind) == written.count(kind)
 
 
+def test_a_first_run_asks_for_many_subjects_at_once(django_assert_num_queries):
+    for number in range(30):
+        write(f"job-{number}", *["x"] * 20)
+    with django_assert_num_queries(2):
+        assert Folder().fold() == 0
+    write("job-7", "x")
+    assert Folder().fold() == 1
+
+
 def test_a_run_looks_only_at_subjects_with_new_events(django_assert_num_queries):
     write("a", *["x"] * 30)
     folder = Folder()

@@ -19,6 +19,7 @@ import pytest
 from django.conf import settings
 from django.core.files.storage import FileSystemStorage, storages
 from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from tests.support.archives import packed
 from tests.support.gateway_live import login
@@ -264,6 +265,19 @@ class TestTidy:
         services.tidy()
         assert list(Archive.objects.all()) == [kept]
         assert stored() == [kept.sha256]
+
+    def test_many_archives_cost_few_queries(self, monkeypatch):
+        monkeypatch.setattr(services, "AT_ONCE", 2)
+        kept = [services.upload(make_user(), _file(packed(("k", b"%d" % n)))) for n in range(8)]
+        for archive in kept:
+            os.utime(storages["files"].path(queries.path_of(archive.sha256)), (0, 0))
+        for number in range(3):
+            self.old(services.upload(make_user(), _file(packed(("gone", b"%d" % number)))))
+        with CaptureQueriesContext(connection) as made:
+            services.tidy()
+        assert stored() == sorted(archive.sha256 for archive in kept)
+        looks = [one["sql"] for one in made if '"sha256" IN' in one["sql"]]
+        assert len(looks) == 6, "eleven archives and no more, two at a time"
 
     def test_bytes_stay_while_anybody_may_use_them(self):
         mine = services.upload(make_user(), _file(ARCHIVE))

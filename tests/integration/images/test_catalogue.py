@@ -88,6 +88,13 @@ def test_the_registry_says_digest_size_cuda_and_framework(admin, registry):
     assert inspection.inspect_due() == 0
 
 
+def test_images_are_asked_for_no_longer_than_until_the_next_run(admin, registry, monkeypatch):
+    for name in ("a", "b"):
+        Image.objects.create(name=name, reference=f"{registry.address}/team/{name}:1")
+    monkeypatch.setattr(inspection, "BUDGET_S", 0)
+    assert [inspection.inspect_due() for _ in range(3)] == [1, 1, 0]
+
+
 def test_28_the_catalogue_asks_with_no_credentials_of_others(admin, registry, vc, alice):
     registry.put("team/private")
     credentials.store(alice, registry.address, USER, PASSWORD)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 from django.db.models import F
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from tests.support.platform_api import Api, refusal
 from tests.support.platform_factories import make_job, make_node, make_user, make_vc, place
@@ -13,6 +15,7 @@ from tests.support.platform_factories import make_job, make_node, make_user, mak
 from skep_diagnosis.verdict import Verdict
 from skep_platform.cluster import faults, services
 from skep_platform.cluster.models import Node, NodeFault
+from skep_platform.core.bulk import fetch
 from skep_platform.core.models import Event
 from skep_platform.jobs.lifecycle import diagnosing, failures
 from skep_platform.jobs.lifecycle.diagnosing import COLUMNS, Diagnosis, Failed
@@ -144,6 +147,16 @@ def test_the_last_node_in_use_stays(alice, vc, node):
     assert faults.cordon_faulty() == []
     services.uncordon(None, "other")
     assert faults.cordon_faulty() == ["gpu-1"]
+
+
+def test_nodes_that_are_not_due_are_not_locked(alice, vc, node):
+    for _ in range(5):
+        make_node()
+    fail_by_the_node(node, alice, vc, 3)
+    with CaptureQueriesContext(connection) as queries:
+        assert faults.cordon_faulty() == ["gpu-1"]
+    [locked] = [one["sql"] for one in queries if "FOR NO KEY UPDATE" in one["sql"]]
+    assert len(fetch(locked)) == 2, "itself, and one that stays in use"
 
 
 def test_the_setting_says_how_many_and_zero_is_never(alice, vc, node, settings):

@@ -169,6 +169,30 @@ def test_a_reason_never_lands_on_a_job_that_was_placed_meanwhile(alice, vc):
     assert job.wait_reason is None
 
 
+def test_who_leads_again_stores_anew_what_another_one_has_replaced(alice, vc):
+    make_node("gpu-1", gpus=1)
+    placed(alice, vc)
+    job = submit(alice, vc)
+    scheduler = Scheduler()
+    run_once(scheduler, term=1)
+    Job.objects.filter(pk=job.pk).update(wait_reason={"code": "of_another_leader"})
+    run_once(scheduler, term=3)
+    job.refresh_from_db()
+    assert job.wait_reason["code"] == "vc_busy"
+
+
+def test_who_leads_no_longer_once_it_has_placed_stores_nothing_more(alice, vc):
+    make_node("gpu-1", gpus=1)
+    first, second = submit(alice, vc), submit(alice, vc)
+    scheduler, leads = Scheduler(), iter([True, False])
+    assert run_once(scheduler, lambda: next(leads)) == {str(first.pk)}
+    second.refresh_from_db()
+    assert second.wait_reason is None
+    run_once(scheduler)
+    second.refresh_from_db()
+    assert second.wait_reason["code"] == "vc_busy", "it led again"
+
+
 def test_a_reason_that_could_not_be_stored_is_stored_in_the_next_round(alice, vc):
     make_node("gpu-1", gpus=1)
     placed(alice, vc)

@@ -31,6 +31,7 @@ from skep_platform.jobs import services
 from skep_platform.jobs.lifecycle import preempting
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.scheduling import planned, shared_state
+from skep_platform.scheduling.models import PreemptionCooldown, ReservedStart
 from skep_platform.scheduling.source import StateSource, differences, verify
 from skep_platform.scheduling.tick import Scheduler, limits, run_once
 from skep_platform.tenancy.models import PinnedCell, Quota, VcCell, VirtualCluster
@@ -38,7 +39,7 @@ from skep_scheduler import engine
 from skep_scheduler.model import Gang, Plan
 from skep_scheduler.policies import ordered
 from skep_scheduler.state import ClusterState
-from skep_scheduler.state.cluster import ReservedStart
+from skep_scheduler.state.cluster import ReservedStart as Start
 
 pytestmark = pytest.mark.django_db
 
@@ -260,17 +261,30 @@ def test_the_scheduler_s_own_world_never_differs_and_a_restarted_one_plans_alike
             assert next_plan(source.state, now) == next_plan(restarted, now), history.reported
 
 
+def test_a_standby_that_takes_over_goes_on_from_what_the_leader_reserved():
+    history = History(0)
+    job = make_job(history.vcs[0], history.alice, gpus=4)
+    standby = Scheduler()
+    standby.source.catch_up()
+    ReservedStart.objects.create(job=job, start=5.0, places=[])
+    PreemptionCooldown.objects.create(job=job, times=1, cancelled_at=7.0)
+    state = standby.source.catch_up()
+    standby.begin(state, 2)
+    assert not differences(state.digest(), StateSource().catch_up().digest())
+    assert set(state.reservations) == set(state.cancelled) == {str(job.pk)}
+
+
 def test_a_digest_has_the_reserved_starts_and_the_cooldowns():
     history = History(0)
     first, second = (make_job(history.vcs[0], history.alice, gpus=4) for _ in range(2))
     state = StateSource().catch_up()
     digests = [state.digest()]
-    state.set_reservations({str(first.pk): ReservedStart(5.0)})
+    state.set_reservations({str(first.pk): Start(5.0)})
     digests.append(state.digest())
     state.note_cancelled(str(second.pk), 7.0)
     digests.append(state.digest())
     assert len(set(digests)) == 3
-    state.set_reservations({"of no gang that waits": ReservedStart(5.0)})
+    state.set_reservations({"of no gang that waits": Start(5.0)})
     state.note_started(str(second.pk))
     assert state.digest() == digests[0]
 

@@ -274,6 +274,27 @@ class TestOldDays:
         assert_rollups()
         assert history.held
 
+    def test_are_merged_and_deleted_a_few_rows_at_a_time(self, settings, monkeypatch):
+        monkeypatch.setattr(counting, "ROWS", 1)
+        for _ in range(3):
+            held()
+        counting.count(START + DAY * 2)
+        before = UsageDay.objects.aggregate(all=Sum("allocated_us"))
+        settings.SKEP_USAGE_JOB_RETENTION_DAYS = 1
+        today = (START + DAY * 2).date()
+        assert counting.merge_old_days(today) == 1
+        assert UsageDay.objects.aggregate(all=Sum("allocated_us")) == before
+        assert not UsageDay.objects.filter(day=START.date(), job__isnull=False).exists()
+        assert_rollups()
+        settings.SKEP_USAGE_RETENTION_DAYS = 1
+        old = UsageDay.objects.filter(day=START.date()).count()
+        with CaptureQueriesContext(connection) as queries:
+            assert counting.delete_old_days(today) == old > 1
+        deletes = [one["sql"] for one in queries if "DELETE FROM usage_usageday" in one["sql"]]
+        assert len(deletes) == old + 1, "each deletes one row, the last one none"
+        assert not UsageRollup.objects.filter(allocated_us=0).exists()
+        assert_rollups()
+
     def test_are_deleted_where_that_is_set(self, settings):
         held()
         counting.count(START + DAY * 2)

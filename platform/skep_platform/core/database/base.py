@@ -13,7 +13,8 @@ its pauses, too, for up to five minutes; `reconnect_timeout` (see the settings) 
 seconds, and who waits for a connection begins anew.
 
 A server whose machine is lost ends no connection. The client side of that is in the settings; here
-each new connection over TCP asks PostgreSQL to notice lost clients as fast.
+each new connection over TCP asks PostgreSQL to notice lost clients as fast, and each one not to
+wait for ever for a client that is there and was stopped in the middle of a transaction.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from skep_platform import engine_urls
 
 CHECK_AFTER_S = 1.0
 CHECKED_AT = "skep_checked_at"
-KEEPALIVES = (
+CONFIGURE = (
     "SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) s (name, value)"
 )
 
@@ -49,12 +50,13 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def _configure_connection(self, connection: Any) -> bool:
         # Not in the stubs; the pool and the backend call it.
         commit = super()._configure_connection(connection)  # type: ignore[misc]
+        wanted = dict(engine_urls.IDLE_IN_TRANSACTION)
         if not connection.info.host.startswith("/"):  # a unix socket ends with its other side
-            names, values = zip(*engine_urls.DATABASE_KEEPALIVES.items(), strict=True)
-            with connection.cursor() as cursor:
-                cursor.execute(KEEPALIVES, [list(names), list(values)])
-            if not connection.autocommit:
-                connection.commit()
+            wanted |= engine_urls.DATABASE_KEEPALIVES
+        with connection.cursor() as cursor:
+            cursor.execute(CONFIGURE, [list(wanted), list(wanted.values())])
+        if not connection.autocommit:
+            connection.commit()
         return bool(commit)
 
 

@@ -23,6 +23,7 @@ from skep_platform.core.bulk import fetch
 log = structlog.get_logger(__name__)
 MONTHS_AHEAD = 2
 LOCK_TIMEOUT = "400ms"
+MONTHS = 0x30E5  # of advisory locks, with the hash of the table
 ADD = "SELECT add_month(%(table)s, %(at)s)"
 NAME = re.compile(r"(?P<until>_until)?_(?P<year>\d{4})_(?P<month>\d\d)$")
 PARTITIONS = """
@@ -72,6 +73,8 @@ def add(table: str, at: datetime, ahead: int = 0, sql: str = ADD) -> int:
         return 0
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+        # Of two at once one makes them, and the other one then sees that they are there.
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", [MONTHS, table])
         return sum(_added(cursor, sql, {"table": table, "at": month}) for month in missing)
 
 
@@ -80,18 +83,23 @@ def _added(cursor: Any, sql: str, params: Mapping[str, Any]) -> bool:
     return bool(cursor.fetchone()[0])
 
 
-def drop(table: str, name: str, empty_by: str = "", then: Callable[[], object] = tuple) -> bool:
+def drop(
+    table: str,
+    name: str,
+    is_over: Callable[[str], bool] = lambda _: True,
+    then: Callable[[], object] = tuple,
+) -> bool:
     """Drop a partition, and call `then` in the same transaction. Returns whether it was dropped:
-    one that is in use for longer than LOCK_TIMEOUT is left to the next run. `empty_by`: only where
-    it has no rows, columns with an index by which that is looked up. Where rows were deleted a
-    moment ago, a look at all of it would take long."""
-    if empty_by and _has_rows(name, empty_by):
-        return False
+    one that is in use for longer than LOCK_TIMEOUT is left to the next run. `is_over` says of its
+    name whether it still may be: asked before the table is locked, and again once none can write,
+    so it looks at little. Another run may have dropped it meanwhile, and made it anew."""
     try:
+        if not is_there(name) or not is_over(name):
+            return False
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
             cursor.execute(f"LOCK TABLE ONLY {table} IN ACCESS EXCLUSIVE MODE")
-            if empty_by and _has_rows(name, empty_by):
+            if not is_there(name) or not is_over(name):
                 return False
             cursor.execute(f"DROP TABLE {name}")
             then()
@@ -102,5 +110,11 @@ def drop(table: str, name: str, empty_by: str = "", then: Callable[[], object] =
     return True
 
 
-def _has_rows(name: str, order: str) -> bool:
-    return bool(fetch(f"SELECT 1 FROM {name} ORDER BY {order} LIMIT 1"))  # noqa: S608 no values
+def is_there(name: str) -> bool:
+    return fetch("SELECT to_regclass(%s) IS NOT NULL", [name]) == [(True,)]
+
+
+def is_empty(order: str, name: str) -> bool:
+    """`order`: columns with an index by which that is looked up. Where rows were deleted a moment
+    ago, a look at all of it would take long."""
+    return not fetch(f"SELECT 1 FROM {name} ORDER BY {order} LIMIT 1")  # noqa: S608 no values

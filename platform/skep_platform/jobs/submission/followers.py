@@ -18,6 +18,7 @@ from skep_platform.accounts import services as accounts
 from skep_platform.accounts.models import ApiToken, User
 from skep_platform.core import encryption
 from skep_platform.core.bulk import fetch
+from skep_platform.core.deleting import delete_in_batches
 from skep_platform.core.errors import Conflict, Unauthorized
 from skep_platform.jobs.models import Job, JobApiToken
 from skep_platform.tenancy.limits import limits_of
@@ -77,9 +78,6 @@ def _exceeded(job: Job, message: str, code: str, limit: str, now: int, most: int
 def forget_tokens() -> int:
     """Delete the tokens of jobs that have ended, which are refused already. Return how many."""
     goes_on = Job.objects.filter(pk=OuterRef("job_id"), finished_at=None)
-    over = ApiToken.objects.filter(~Exists(goes_on), job_id__isnull=False)
-    deleted, _ = ApiToken.objects.filter(
-        pk__in=list(over.values_list("pk", flat=True)[:1000])
-    ).delete()
-    JobApiToken.objects.exclude(job__finished_at=None).delete()
+    deleted = delete_in_batches(ApiToken.objects.filter(~Exists(goes_on), job_id__isnull=False))
+    delete_in_batches(JobApiToken.objects.exclude(job__finished_at=None))
     return deleted
