@@ -15,7 +15,7 @@ import { ShowMore } from "@/ui/ShowMore";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { StaleNote } from "@/ui/StaleNote";
 import { RelativeTime } from "@/ui/Time";
-import { notifyError } from "@/ui/notify";
+import { notifyError, notifySuccess } from "@/ui/notify";
 import { PageTable } from "@/ui/table/PageTable";
 import type { Column } from "@/ui/table/columns";
 import css from "./StorageFilesPage.module.css";
@@ -110,6 +110,7 @@ function fileColumns(storage: string, path: string, writable: boolean): Column<S
       id: "modified_at",
       header: "Modified",
       width: "130px",
+      optional: "phone",
       cell: (entry) => <RelativeTime at={entry.modified_at} />,
       sortValue: (entry) => entry.modified_at,
     },
@@ -173,18 +174,22 @@ function Remove({ storage, path, entry }: EntryProps) {
 
 function Upload({ name, path }: { name: string; path: string }) {
   const queries = useQueryClient();
-  const [progress, setProgress] = useState("");
+  const [progress, setProgress] = useState({ file: "", bytes: "" });
   const uploading = useMutation({
     mutationFn: async (files: File[]) => {
       for (const [index, file] of files.entries()) {
         const which = `${index + 1} of ${pluralize(files.length, "file")}`;
         await uploadFile(name, inner(path, file.name), file, (bytes) =>
-          setProgress(`${which}: ${formatBytes(bytes)} of ${formatBytes(file.size)}`),
+          setProgress({
+            file: which,
+            bytes: `: ${formatBytes(bytes)} of ${formatBytes(file.size)}`,
+          }),
         );
       }
     },
+    onSuccess: (_done, files) => notifySuccess(`${pluralize(files.length, "file")} uploaded`),
     onSettled: () => {
-      setProgress("");
+      setProgress({ file: "", bytes: "" });
       return queries.invalidateQueries({ queryKey: ["storage-files", name] });
     },
     onError: (error) =>
@@ -192,8 +197,10 @@ function Upload({ name, path }: { name: string; path: string }) {
   });
   return (
     <>
-      <span className="dim" role="status">
-        {progress}
+      <span className="dim">
+        {/* Without the bytes, which would be announced one by one. */}
+        <span role="status">{progress.file}</span>
+        {progress.bytes}
       </span>
       <FileButton multiple onChange={(files) => uploading.mutate(files)}>
         {(props) => (
