@@ -101,7 +101,7 @@ function fileColumns(storage: string, path: string, writable: boolean): Column<S
     {
       id: "size",
       header: "Size",
-      width: "110px",
+      width: "84px",
       align: "end",
       cell: (entry) => (entry.type === "file" ? formatBytes(entry.size) : entry.type),
       sortValue: (entry) => entry.size,
@@ -138,14 +138,31 @@ interface EntryProps {
 function EntryLink({ storage, path, entry }: EntryProps) {
   if (entry.type === "folder") {
     return (
-      <Link to="/storages/$name" params={{ name: storage }} search={{ path }}>
+      <Link
+        to="/storages/$name"
+        params={{ name: storage }}
+        search={{ path }}
+        className={css.name}
+        title={entry.name}
+      >
         {entry.name}/
       </Link>
     );
   }
-  if (entry.type !== "file") return <span className="dim">{entry.name}</span>;
+  if (entry.type !== "file") {
+    return (
+      <span className={`dim ${css.name}`} title={entry.name}>
+        {entry.name}
+      </span>
+    );
+  }
   return (
-    <a href={downloadUrl(storage, path)} download={entry.name}>
+    <a
+      href={downloadUrl(storage, path)}
+      download={entry.name}
+      className={css.name}
+      title={entry.name}
+    >
       {entry.name}
     </a>
   );
