@@ -70,6 +70,8 @@ export default defineConfig(({ command }) => ({
     // A slow machine's; with time for several waits of a test (see src/test/setup.ts).
     testTimeout: 120_000,
     hookTimeout: 120_000,
+    // The colours, which a test reads; the style sheets of components are empty in tests.
+    css: { include: [/\/src\/styles\//] },
     // A world of its own for each file (modules, document) takes most of the time. So files share
     // one, but for those that replace modules; most tests need no document.
     projects: [

@@ -21,7 +21,7 @@ test("the pull of an image is watched", async ({ page }) => {
   const job = await ask(page, "POST", "/jobs", file);
   await page.goto(`/jobs/${job.id}`);
 
-  const header = page.getByRole("status").filter({ hasText: PULLED });
+  const header = page.getByRole("paragraph").filter({ hasText: PULLED });
   await header.waitFor();
   const first = percent(await header.textContent());
   await expect

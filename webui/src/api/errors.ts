@@ -56,10 +56,16 @@ export function isConnectionError(error: unknown): boolean {
   return isApiError(error) && error.code === "http_error" && GATEWAY_ERRORS.has(error.status);
 }
 
+/** What the server says of a field that it does not know. */
+const UNKNOWN_FIELD = "Unknown field.";
+
 /** One sentence for a person, for any error at all. */
 export function errorMessage(error: unknown): string {
   if (error instanceof ApiError) {
     const fields = Object.values(error.fields);
+    // As while servers are upgraded one after the other: the page is of the newer one.
+    if (fields.includes(UNKNOWN_FIELD))
+      return "The server is of another version than this page. Reload the page and try again.";
     return fields.length > 0 ? fields.join(" ") : error.message;
   }
   if (error instanceof TypeError) return "The server cannot be reached. Is the network up?";

@@ -1,17 +1,34 @@
-import { Tooltip } from "@mantine/core";
+import { Button, Tooltip } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { cluster } from "@/api/cluster";
 import { me } from "@/api/session";
+import { formatClock } from "@/format/time";
 import { useLiveQueries, useLiveStatus, usePoll } from "@/live/live";
+import { isUnread, unreadText } from "@/ui/ReadNote";
 import { UsageBar } from "@/ui/UsageBar";
 import css from "./ClusterGauge.module.css";
 
 /** How full the cluster is, at the foot of the sidebar. */
 export function ClusterGauge() {
   const { data: user } = useQuery(me);
-  const { data } = useQuery({ ...cluster, refetchInterval: usePoll(15_000) });
+  const query = useQuery({ ...cluster, refetchInterval: usePoll(15_000) });
+  const { data } = query;
   useLiveQueries("cluster", "", [cluster.queryKey], 3000);
+  if (isUnread(query)) {
+    return (
+      <div
+        className={css.gauge}
+        role="status"
+        title={unreadText(query, "use of GPUs") ?? undefined}
+      >
+        GPUs in use could not be read
+        <Button size="compact-xs" variant="default" onClick={() => void query.refetch()}>
+          Try again
+        </Button>
+      </div>
+    );
+  }
   if (!data) return null;
   const models = Object.values(data.gpus);
   const total = models.reduce((sum, each) => sum + each.total, 0);
@@ -27,6 +44,7 @@ export function ClusterGauge() {
       <UsageBar used={used} owned={total} label="GPUs in use" />
       <span className={css.line}>
         <span className="dim num">
+          {query.error ? `At ${formatClock(query.dataUpdatedAt)}: ` : null}
           {/* GPUs are counted for all, jobs only where their team shows them. */}
           {user?.is_admin ? "" : "You see "}
           {data.jobs.RUNNING ?? 0} running, {data.jobs.WAITING ?? 0} waiting

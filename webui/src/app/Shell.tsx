@@ -1,7 +1,7 @@
 import { ActionIcon } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Outlet, useNavigate, useRouterState } from "@tanstack/react-router";
-import { useState } from "react";
+import { type RefObject, useRef, useState } from "react";
 import { me, sessionEnded } from "@/api/session";
 import { MfaSetupPage } from "@/pages/login/MfaSetupPage";
 import { Icon } from "@/ui/Icon";
@@ -22,6 +22,7 @@ export function Shell() {
   const address = useRouterState({ select: (state) => state.location });
   const [drawn, setDrawn] = useState(false);
   const [keys, setKeys] = useState(false);
+  const toggle = useRef<HTMLButtonElement>(null);
   const [page, setPage] = useState(address.pathname);
   if (page !== address.pathname) {
     setPage(address.pathname);
@@ -41,10 +42,18 @@ export function Shell() {
       <a className={css.skip} href="#main">
         Skip to the page
       </a>
-      <Sidebar user={user} open={drawn} onShowShortcuts={() => setKeys(true)} />
+      <Sidebar
+        user={user}
+        open={drawn}
+        onShowShortcuts={() => setKeys(true)}
+        onClose={() => {
+          setDrawn(false);
+          toggle.current?.focus();
+        }}
+      />
       {drawn ? <div className={css.shade} onClick={() => setDrawn(false)} aria-hidden /> : null}
       <div className={css.side}>
-        <TopBar open={drawn} onToggle={() => setDrawn(!drawn)} />
+        <TopBar toggle={toggle} open={drawn} onToggle={() => setDrawn(!drawn)} />
         <ConnectionBanner />
         <Announcements />
         <main className={css.main} id="main" tabIndex={-1}>
@@ -57,11 +66,17 @@ export function Shell() {
   );
 }
 
+interface TopBarProps {
+  toggle: RefObject<HTMLButtonElement | null>;
+  open: boolean;
+  onToggle: () => void;
+}
+
 /** On small screens only: brings the sidebar in. */
-function TopBar({ open, onToggle }: { open: boolean; onToggle: () => void }) {
+function TopBar({ toggle, open, onToggle }: TopBarProps) {
   return (
     <header className={css.bar}>
-      <ActionIcon aria-label="Menu" aria-expanded={open} onClick={onToggle}>
+      <ActionIcon ref={toggle} aria-label="Menu" aria-expanded={open} onClick={onToggle}>
         <Icon name="menu" />
       </ActionIcon>
       <Logo size={18} />

@@ -1,5 +1,6 @@
-import { Kbd, Modal } from "@mantine/core";
+import { Kbd } from "@mantine/core";
 import { useEffect, useEffectEvent } from "react";
+import { Dialog } from "@/ui/Dialog";
 import { DocumentationLink } from "@/ui/Documentation";
 import css from "./Shortcuts.module.css";
 
@@ -10,12 +11,13 @@ export const SHORTCUTS = [
   { keys: ["/"], does: "Go to the search field of the page" },
   { keys: ["Tab", "↑", "↓"], does: "In a log: go to the link of a line, then to the next lines" },
   { keys: ["Ctrl", "Enter"], does: "Check the job file (New job)" },
+  { keys: ["Ctrl", "Shift", "L"], does: "Leave the terminal of a task" },
   { keys: ["Esc"], does: "Close a dialog or a side panel" },
 ] as const;
 
 export function ShortcutsDialog({ open, onClose }: { open: boolean; onClose: () => void }) {
   return (
-    <Modal opened={open} onClose={onClose} title="Keyboard shortcuts" size={420} centered>
+    <Dialog opened={open} onClose={onClose} title="Keyboard shortcuts" size={420}>
       <dl className={css.keys}>
         {SHORTCUTS.map(({ keys, does }) => (
           <div key={does}>
@@ -30,7 +32,7 @@ export function ShortcutsDialog({ open, onClose }: { open: boolean; onClose: () 
       </dl>
       <p className="dim">Single keys do nothing while you type in a field.</p>
       <DocumentationLink />
-    </Modal>
+    </Dialog>
   );
 }
 

@@ -1,4 +1,5 @@
 import { Link } from "@tanstack/react-router";
+import { useEffect, useRef } from "react";
 import type { Me } from "@/api/types";
 import { Icon, type IconName } from "@/ui/Icon";
 import { LinkButton } from "@/ui/LinkButton";
@@ -39,11 +40,25 @@ interface Props {
   open: boolean;
   /** Asks for the list of keys. */
   onShowShortcuts: () => void;
+  /** On small screens: puts it away again. */
+  onClose: () => void;
 }
 
-export function Sidebar({ user, open: drawn, onShowShortcuts: onKeys }: Props) {
+export function Sidebar({ user, open: drawn, onShowShortcuts: onKeys, onClose }: Props) {
+  const aside = useRef<HTMLElement>(null);
+  useEffect(() => {
+    if (drawn) aside.current?.querySelector("a")?.focus();
+  }, [drawn]);
   return (
-    <aside className={css.sidebar} data-drawn={drawn || undefined}>
+    <aside
+      ref={aside}
+      className={css.sidebar}
+      data-drawn={drawn || undefined}
+      onKeyDown={({ key, target }) => {
+        // Not of its menus, which stand elsewhere in the document.
+        if (drawn && key === "Escape" && aside.current?.contains(target as Node)) onClose();
+      }}
+    >
       <div className={css.head}>
         <Link to="/" className={css.brand}>
           <Logo />

@@ -3,6 +3,7 @@ import { useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { logout } from "@/api/session";
 import type { Me } from "@/api/types";
+import { forgetDraftInAllTabs } from "@/features/job-file/storedDraft";
 import { live } from "@/live/live";
 import { documentationAddress } from "@/ui/Documentation";
 import { Icon } from "@/ui/Icon";
@@ -21,6 +22,7 @@ export function UserMenu({ user, onKeys }: { user: Me; onKeys: () => void }) {
       return notifyError(error, "Could not log out");
     }
     live.close();
+    forgetDraftInAllTabs();
     queries.clear();
     await navigate({ to: "/login" });
   }

@@ -6,11 +6,13 @@ import { RouterProvider } from "@tanstack/react-router";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { queryClient } from "@/api/queryClient";
+import { watchLogout } from "@/features/job-file/storedDraft";
 import { reloadWhenPartsAreMissing } from "@/ui/lazyParts";
 import { router } from "./router";
 import { theme } from "./theme";
 
 reloadWhenPartsAreMissing();
+watchLogout();
 
 const root = document.getElementById("root");
 if (!root) throw new Error("index.html has no #root");

@@ -1,5 +1,6 @@
-import { ActionIcon, Button, Modal, type ButtonProps } from "@mantine/core";
+import { ActionIcon, Button, type ButtonProps } from "@mantine/core";
 import { useState, type ReactNode } from "react";
+import { Dialog } from "./Dialog";
 import { Icon } from "./Icon";
 import css from "./ConfirmButton.module.css";
 
@@ -71,7 +72,7 @@ interface ConfirmProps {
 
 export function Confirm({ open, question, explanation, verb, onConfirm, onClose }: ConfirmProps) {
   return (
-    <Modal opened={open} onClose={onClose} title={question} size="sm" centered>
+    <Dialog opened={open} onClose={onClose} title={question} size="sm">
       <div className={css.text}>{explanation}</div>
       <div className={css.actions}>
         <Button variant="default" onClick={onClose}>
@@ -91,6 +92,6 @@ export function Confirm({ open, question, explanation, verb, onConfirm, onClose 
           {verb}
         </Button>
       </div>
-    </Modal>
+    </Dialog>
   );
 }

@@ -30,14 +30,28 @@ interface ErrorStateProps {
   error: unknown;
   what: string;
   retry?: () => void;
+  /** Of a list in pages, where the address names one of them: it may be an old one. */
+  onFirstPage?: (() => void) | undefined;
   /** Where to go instead of something that does not exist. */
   way?: ReactNode;
   page?: boolean;
 }
 
 /** A request that failed, with its own words. */
-export function ErrorState({ error, what, retry, way, page }: ErrorStateProps) {
+export function ErrorState({ error, what, retry, onFirstPage, way, page }: ErrorStateProps) {
   const missing = isApiError(error, 404);
+  if (missing && onFirstPage) {
+    return (
+      <EmptyState
+        tone="bad"
+        page={page}
+        title="There is no such page of the list"
+        action={<FirstPageButton onClick={onFirstPage} />}
+      >
+        This address of a page of the {what} is no longer valid, or was cut off.
+      </EmptyState>
+    );
+  }
   return (
     <EmptyState
       tone="bad"
@@ -57,6 +71,23 @@ export function ErrorState({ error, what, retry, way, page }: ErrorStateProps) {
         ? "It was removed, or it belongs to a virtual cluster you are not in."
         : errorMessage(error)}
     </EmptyState>
+  );
+}
+
+/** In place of a page of a list that has no rows any more. */
+export function EmptyPage({ onFirstPage }: { onFirstPage: () => void }) {
+  return (
+    <EmptyState title="This page is empty" action={<FirstPageButton onClick={onFirstPage} />}>
+      The list has become shorter since you were led here.
+    </EmptyState>
+  );
+}
+
+function FirstPageButton({ onClick }: { onClick: () => void }) {
+  return (
+    <Button variant="default" onClick={onClick}>
+      Go to the first page
+    </Button>
   );
 }
 

@@ -1,6 +1,7 @@
-import { Button, Modal } from "@mantine/core";
+import { Button } from "@mantine/core";
 import type { FormEvent, ReactNode } from "react";
 import { errorMessage } from "@/api/errors";
+import { Dialog } from "./Dialog";
 import css from "./FormDialog.module.css";
 
 interface Props {
@@ -20,7 +21,7 @@ export function FormDialog(props: Props) {
     mutation.mutate();
   }
   return (
-    <Modal opened={open} onClose={onClose} title={title} centered>
+    <Dialog opened={open} onClose={onClose} title={title}>
       <form onSubmit={submit} className={css.form}>
         {children}
         {mutation.error ? (
@@ -37,6 +38,6 @@ export function FormDialog(props: Props) {
           </Button>
         </div>
       </form>
-    </Modal>
+    </Dialog>
   );
 }

@@ -20,12 +20,14 @@ interface Props<T> {
   /** Of the skeleton: how many rows, and how high they are in pixels. */
   rows?: number;
   height?: number;
+  /** Of a list in pages, where the address names one of them: it may be an old one. */
+  onFirstPage?: (() => void) | undefined;
   children: (data: T) => ReactNode;
 }
 
 /** Draws what was read; before that a skeleton, and after a failure the error with a way to try
  * again. Data that was read before stays when a later read fails, below a note that says so. */
-export function QueryState<T>({ query, what, rows, height, children }: Props<T>) {
+export function QueryState<T>({ query, what, rows, height, onFirstPage, children }: Props<T>) {
   const { data, isPending, error, refetch } = query;
   if (data !== undefined) {
     return (
@@ -36,5 +38,7 @@ export function QueryState<T>({ query, what, rows, height, children }: Props<T>)
     );
   }
   if (isPending) return <SkeletonRows rows={rows} height={height} />;
-  return <ErrorState error={error} what={what} retry={() => void refetch()} />;
+  return (
+    <ErrorState error={error} what={what} retry={() => void refetch()} onFirstPage={onFirstPage} />
+  );
 }

@@ -1,5 +1,6 @@
 import { Button } from "@mantine/core";
 import { errorMessage } from "@/api/errors";
+import css from "./ShowMore.module.css";
 
 interface Props {
   /** What is used here of the result of `useInfiniteQuery`. */
@@ -17,7 +18,7 @@ interface Props {
 export function ShowMore({ list, className }: Props) {
   if (!list.hasNextPage) return null;
   return (
-    <div className={className}>
+    <div className={`${css.more} ${className}`}>
       <Button
         variant="default"
         loading={list.isFetchingNextPage}
@@ -25,7 +26,11 @@ export function ShowMore({ list, className }: Props) {
       >
         Show more
       </Button>
-      {list.isFetchNextPageError ? <p role="alert">{errorMessage(list.error)}</p> : null}
+      {list.isFetchNextPageError ? (
+        <p className={css.error} role="alert">
+          {errorMessage(list.error)}
+        </p>
+      ) : null}
     </div>
   );
 }

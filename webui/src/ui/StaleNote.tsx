@@ -18,18 +18,20 @@ interface Props {
     refetch: () => unknown;
   };
   what: string;
+  /** It stands in a part of the page, and not across all of it. */
+  part?: boolean;
 }
 
 /** Says above data that were read before that the latest read failed, why, and how old they are.
  * Not where the page says so itself: without a connection (also while what failed for that is read
  * again), when the session has ended, and when only one more page was not read. */
-export function StaleNote({ query, what }: Props) {
+export function StaleNote({ query, what, part }: Props) {
   const { lost } = useConnection();
   const { data, dataUpdatedAt, error, isFetching, isFetchNextPageError, refetch } = query;
   if (!error || data === undefined || lost || isApiError(error, 401)) return null;
   if (isFetchNextPageError || (isFetching && isConnectionError(error))) return null;
   return (
-    <div className={css.note} role="status">
+    <div className={css.note} data-part={part || undefined} role="status">
       <Icon name="warning" size={16} />
       <p>
         The {what} could not be read again: {errorMessage(error)} What you see is from{" "}

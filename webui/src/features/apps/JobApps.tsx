@@ -5,20 +5,31 @@ import { attachTensorboard, jobApps } from "@/api/apps";
 import type { Job } from "@/api/types";
 import { FormDialog } from "@/ui/FormDialog";
 import { Icon } from "@/ui/Icon";
+import { isUnread, unreadText } from "@/ui/ReadNote";
 import { OpenAppButton } from "./OpenAppButton";
 
 /** On the page of a running job: its apps, and TensorBoard to be started in it. */
 export function JobApps({ job }: { job: Job }) {
-  const { data } = useQuery({
+  const query = useQuery({
     ...jobApps(job.id),
     refetchInterval: ({ state }) =>
       state.data?.some((app) => app.state === "starting") ? 2000 : false,
   });
   const [asking, setAsking] = useState(false);
-  const apps = (data ?? []).filter((app) => app.type !== "shell");
+  const apps = (query.data ?? []).filter((app) => app.type !== "shell");
   const board = apps.some((app) => app.type === "tensorboard");
   return (
     <>
+      {isUnread(query) ? (
+        <Button
+          variant="default"
+          leftSection={<Icon name="warning" size={14} />}
+          title={unreadText(query, "list of its apps") ?? undefined}
+          onClick={() => void query.refetch()}
+        >
+          Read its apps again
+        </Button>
+      ) : null}
       {apps.map((app) => (
         <OpenAppButton
           key={app.id}

@@ -8,6 +8,7 @@ import { storages } from "@/api/storages";
 import type { NewAppBody } from "@/api/types";
 import { FormDialog } from "@/ui/FormDialog";
 import { notifySuccess } from "@/ui/notify";
+import { ReadNote, unreadText } from "@/ui/ReadNote";
 import css from "./apps.module.css";
 
 const TYPES: { value: NewAppBody["type"]; label: string }[] = [
@@ -20,8 +21,10 @@ const TYPES: { value: NewAppBody["type"]; label: string }[] = [
 export function NewAppForm({ onClose }: { onClose: () => void }) {
   const queries = useQueryClient();
   const { data: user } = useQuery(me);
-  const { data: catalogue } = useQuery(images);
-  const { data: mounts } = useQuery(storages);
+  const catalogueQuery = useQuery(images);
+  const { data: catalogue } = catalogueQuery;
+  const mountsQuery = useQuery(storages);
+  const { data: mounts } = mountsQuery;
   const vcs = (user?.virtual_clusters ?? []).filter((vc) => vc.role !== "viewer");
   const [draft, setDraft] = useState({
     type: "jupyterlab" as NewAppBody["type"],
@@ -65,6 +68,7 @@ export function NewAppForm({ onClose }: { onClose: () => void }) {
         description="From the catalogue, or any address; it has to contain the program."
         required
         data={(catalogue ?? []).map((image) => image.name)}
+        error={unreadText(catalogueQuery, "catalogue")}
         value={draft.image}
         onChange={(image) => change({ image })}
       />
@@ -108,6 +112,7 @@ export function NewAppForm({ onClose }: { onClose: () => void }) {
           withAsterisk={false}
         />
       </div>
+      <ReadNote query={mountsQuery} what="list of storages" />
       {mounts?.length ? (
         <MultiSelect
           label="Storages"

@@ -4,11 +4,12 @@ import { type ReactNode, useMemo } from "react";
 import { auditActions, auditEntries, exportAddress } from "@/api/audit";
 import { virtualClusters } from "@/api/virtualClusters";
 import { DayInput } from "@/ui/DayInput";
-import { EmptyState } from "@/ui/EmptyState";
+import { EmptyPage, EmptyState } from "@/ui/EmptyState";
 import { FilterInput } from "@/ui/FilterInput";
 import { Icon } from "@/ui/Icon";
 import { Pagination } from "@/ui/Pagination";
 import { QueryState } from "@/ui/QueryState";
+import { unreadText } from "@/ui/ReadNote";
 import { AuditTable } from "./AuditTable";
 import { type AuditSearch, isFiltered, toFilter } from "./search";
 import css from "./AuditLog.module.css";
@@ -26,6 +27,7 @@ export function AuditLog({ search, onSearch, virtualCluster }: Props) {
   const list = useQuery(auditEntries(toFilter(asked)));
   /** A changed filter begins at its first page. */
   const change = (part: AuditSearch) => onSearch({ ...search, cursor: undefined, ...part });
+  const onFirstPage = search.cursor ? () => change({}) : undefined;
   const filtered = isFiltered(virtualCluster ? { ...search, vc: undefined } : search);
   return (
     <>
@@ -36,9 +38,11 @@ export function AuditLog({ search, onSearch, virtualCluster }: Props) {
           </span>
         ) : null}
       </Filters>
-      <QueryState query={list} what="audit log" rows={14}>
+      <QueryState query={list} what="audit log" rows={14} onFirstPage={onFirstPage}>
         {(page) =>
-          page.results.length === 0 ? (
+          page.results.length === 0 && onFirstPage ? (
+            <EmptyPage onFirstPage={onFirstPage} />
+          ) : page.results.length === 0 ? (
             <EmptyState title={filtered ? "No entry matches" : "Nothing is recorded yet"}>
               {filtered
                 ? "No change, login or refused attempt that you may see has all of this."
@@ -77,9 +81,12 @@ interface FiltersProps {
 }
 
 function Filters({ search, onChange, withVc, children }: FiltersProps) {
-  const { data: actions } = useQuery(auditActions);
-  const { data: vcs } = useQuery({ ...virtualClusters, enabled: withVc });
-  const choices = useMemo(() => actionChoices(actions?.map(({ name }) => name) ?? []), [actions]);
+  const actions = useQuery(auditActions);
+  const vcs = useQuery({ ...virtualClusters, enabled: withVc });
+  const choices = useMemo(
+    () => actionChoices(actions.data?.map(({ name }) => name) ?? []),
+    [actions.data],
+  );
   return (
     <search className={css.bar} aria-label="Filter the audit log">
       <FilterInput
@@ -102,6 +109,7 @@ function Filters({ search, onChange, withVc, children }: FiltersProps) {
         aria-label="Action"
         placeholder="Any action"
         data={choices}
+        nothingFoundMessage={unreadText(actions, "list of actions") ?? "No such action"}
         value={search.action ?? null}
         onChange={(action) => onChange({ action: action ?? undefined })}
         clearable
@@ -123,7 +131,8 @@ function Filters({ search, onChange, withVc, children }: FiltersProps) {
         <Select
           aria-label="Virtual cluster"
           placeholder="Any virtual cluster"
-          data={(vcs ?? []).map((vc) => vc.name)}
+          data={(vcs.data ?? []).map((vc) => vc.name)}
+          nothingFoundMessage={unreadText(vcs, "list of virtual clusters") ?? "None"}
           value={search.vc ?? null}
           onChange={(vc) => onChange({ vc: vc ?? undefined })}
           clearable

@@ -1,8 +1,9 @@
-import { Button, Modal, PasswordInput } from "@mantine/core";
+import { Button, PasswordInput } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { type ReactNode, useState } from "react";
 import { isApiError } from "@/api/errors";
 import { confirmMe } from "@/api/session";
+import { Dialog } from "@/ui/Dialog";
 import { FormDialog } from "@/ui/FormDialog";
 
 interface Refused {
@@ -33,7 +34,7 @@ export function useConfirmed(): [
       }}
     />
   ) : (
-    <Modal opened onClose={close} title="Log in again" centered>
+    <Dialog opened onClose={close} title="Log in again">
       <p style={{ marginBottom: 14 }}>
         You logged in more than ten minutes ago. Log in again, then repeat this.
       </p>
@@ -43,7 +44,7 @@ export function useConfirmed(): [
       >
         Log in again
       </Button>
-    </Modal>
+    </Dialog>
   );
   return [guard, dialog];
 }

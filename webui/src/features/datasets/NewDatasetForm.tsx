@@ -6,6 +6,7 @@ import { createDataset, DATASET_LISTS } from "@/api/datasets";
 import { me } from "@/api/session";
 import { storages } from "@/api/storages";
 import { FormDialog } from "@/ui/FormDialog";
+import { unreadText } from "@/ui/ReadNote";
 
 interface Props {
   /** The folder that it is to be made of, as far as that is known. */
@@ -21,7 +22,7 @@ export function NewDatasetForm({ storage, path, job, onClose }: Props) {
   const queries = useQueryClient();
   const navigate = useNavigate();
   const { data: user } = useQuery(me);
-  const { data: places } = useQuery(storages);
+  const places = useQuery(storages);
   const vcs = (user?.virtual_clusters ?? []).filter((vc) => vc.role !== "viewer");
   const [draft, setDraft] = useState({
     name: "",
@@ -69,7 +70,8 @@ export function NewDatasetForm({ storage, path, job, onClose }: Props) {
         label="Storage"
         required
         withAsterisk={false}
-        data={(places ?? []).map((each) => each.name)}
+        data={(places.data ?? []).map((each) => each.name)}
+        error={unreadText(places, "list of storages")}
         value={draft.storage || null}
         onChange={(name) => setDraft((old) => ({ ...old, storage: name ?? "" }))}
       />

@@ -18,17 +18,19 @@ interface Props {
   vc: string;
   /** Between which moments it starts in 80 % of the cases (seconds since the epoch), if known. */
   interval?: [number, number] | undefined;
+  /** Its sentence stands elsewhere. */
+  withoutSentence?: boolean;
   /** What can be done about it. */
   children?: ReactNode;
 }
 
 /** Explains why a job waits and until when: one sentence, and the numbers behind it. */
-export function WaitReason({ reason, vc, interval, children }: Props) {
+export function WaitReason({ reason, vc, interval, withoutSentence, children }: Props) {
   // A reason of the platform, or of a newer server, has other details: its sentence stands alone.
   const numbers = "needs" in reason.details ? reason.details : null;
   return (
     <div className={css.reason}>
-      <p className={css.sentence}>{reason.message}</p>
+      {withoutSentence ? null : <p className={css.sentence}>{reason.message}</p>}
       <dl className={css.numbers}>
         {"expected_start" in reason.details ? (
           <ExpectedStart

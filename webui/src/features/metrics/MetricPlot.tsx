@@ -1,7 +1,7 @@
 import { useComputedColorScheme } from "@mantine/core";
 import { useEffect, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
-import { lineColor } from "./charts";
+import { chartText, lineColor } from "./charts";
 import type { Mark } from "./marks";
 import { formatValue, type PlotLine, plotRows, valueAt, type XAxis } from "./plotData";
 import { plotOptions } from "./plotOptions";
@@ -64,11 +64,21 @@ export function MetricPlot({ title, lines, x, log, range, marks = NO_MARKS }: Pr
     plot.current?.setData([data.x, ...data.rows]);
   }, [data, colors, x, log, scheme, from, to, marks]);
 
+  const words = useMemo(
+    () =>
+      chartText(
+        title,
+        lines.map(({ label }) => label),
+        data.rows,
+        formatValue,
+      ),
+    [title, lines, data],
+  );
   const at = cursor ?? data.x.length - 1;
   return (
     <figure className={css.plot}>
       <figcaption className={css.title}>{title}</figcaption>
-      <div ref={box} className={css.canvas} role="img" aria-label={title} />
+      <div ref={box} className={css.canvas} role="img" aria-label={words} />
       <ul className={css.legend}>
         {lines.map((line, index) => {
           const value = valueAt(data.rows[index], at);

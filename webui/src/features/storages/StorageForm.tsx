@@ -14,6 +14,7 @@ import {
 import type { Storage, StorageBody } from "@/api/types";
 import { virtualClusters } from "@/api/virtualClusters";
 import { FormDialog } from "@/ui/FormDialog";
+import { ReadNote } from "@/ui/ReadNote";
 
 const TYPES = [
   { value: "nfs", label: "NFS export" },
@@ -209,17 +210,17 @@ interface Props {
 export function StorageForm({ storage, managedBy, onClose }: Props) {
   const queries = useQueryClient();
   const managed = managedBy !== undefined;
-  const { data: vcs } = useQuery({ ...virtualClusters, enabled: !managed });
+  const vcs = useQuery({ ...virtualClusters, enabled: !managed });
   const [draft, setDraft] = useState<Draft>(() => firstDraft(storage, managedBy));
-  const { data: known } = useQuery({ ...groups, enabled: !managed });
+  const known = useQuery({ ...groups, enabled: !managed });
   const choices = (taken: string[]) => [
     {
       group: "Virtual clusters",
-      items: (vcs ?? []).map((vc) => vc.name).filter((name) => !taken.includes(name)),
+      items: (vcs.data ?? []).map((vc) => vc.name).filter((name) => !taken.includes(name)),
     },
     {
       group: "Groups of users",
-      items: (known ?? [])
+      items: (known.data ?? [])
         .map(({ name }) => ({ value: GROUP + name, label: name }))
         .filter(({ value }) => !taken.includes(value)),
     },
@@ -317,6 +318,8 @@ export function StorageForm({ storage, managedBy, onClose }: Props) {
       <Checkbox label="Mounted where a job file says storages: []" {...flag("default")} />
       {managed ? null : (
         <>
+          <ReadNote query={vcs} what="list of virtual clusters" />
+          <ReadNote query={known} what="list of groups" />
           <MultiSelect
             label="Who reads and writes"
             description="Jobs of these virtual clusters, and of the users of these groups wherever they run"

@@ -1,7 +1,8 @@
-import { Button, Modal, Select } from "@mantine/core";
+import { Button, Select } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import type { TokenScope } from "@/api/types";
+import { Dialog } from "@/ui/Dialog";
 import { CopyableCode } from "@/ui/CopyableCode";
 import { FormDialog } from "@/ui/FormDialog";
 import { NameInput } from "@/ui/NameInput";
@@ -57,14 +58,7 @@ export function NewTokenDialog<S extends TokenScope>(props: Props<S>) {
 
 function CreatedToken({ token, onClose }: { token: string; onClose: () => void }) {
   return (
-    <Modal
-      opened
-      onClose={onClose}
-      title="Your new token"
-      centered
-      size={560}
-      closeOnClickOutside={false}
-    >
+    <Dialog opened onClose={onClose} title="Your new token" size={560} closeOnClickOutside={false}>
       <div className={css.shown}>
         <p>Copy it now: it is shown only once, and the server keeps only its hash.</p>
         <CopyableCode text={token} label="Token" />
@@ -72,6 +66,6 @@ function CreatedToken({ token, onClose }: { token: string; onClose: () => void }
           <Button onClick={onClose}>Done</Button>
         </div>
       </div>
-    </Modal>
+    </Dialog>
   );
 }

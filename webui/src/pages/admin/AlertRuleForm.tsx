@@ -1,11 +1,13 @@
-import { MultiSelect, NumberInput, Select, TextInput } from "@mantine/core";
+import { MultiSelect, Select, TextInput } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { users } from "@/api/admin";
 import { isApiError } from "@/api/errors";
 import { alertRules, createAlertRule, updateAlertRule } from "@/api/operations";
 import type { components } from "@/api/schema";
+import { AmountField } from "@/features/job-file/AmountField";
 import { FormDialog } from "@/ui/FormDialog";
+import { unreadText } from "@/ui/ReadNote";
 
 type Rule = components["schemas"]["AlertRule"];
 type Kind = Rule["kind"];
@@ -92,21 +94,19 @@ function refusals(error: unknown): Record<string, string> {
 /** Creates an alert rule, or changes one; what the server refuses stands at its field. */
 export function AlertRuleForm({ rule, onClose }: Props) {
   const queries = useQueryClient();
-  const { data: people } = useQuery(users);
+  const people = useQuery(users);
   const [name, setName] = useState(rule?.name ?? "");
   const [kind, setKind] = useState<Kind>(rule?.kind ?? "idle_gpus");
-  const [threshold, setThreshold] = useState<number | string>(
-    rule?.threshold ?? KINDS[kind].initial,
-  );
-  const [minutes, setMinutes] = useState<number | string>(rule?.for_minutes ?? 30);
+  const [threshold, setThreshold] = useState(rule?.threshold ?? KINDS[kind].initial);
+  const [minutes, setMinutes] = useState(rule?.for_minutes ?? 30);
   const [action, setAction] = useState<Action>(rule?.action ?? "notify");
   const [recipients, setRecipients] = useState<string[]>(rule?.recipients ?? []);
   const saving = useMutation({
     mutationFn: () => {
       const body = {
         name: name.trim(),
-        threshold: Number(threshold),
-        for_minutes: Number(minutes),
+        threshold,
+        for_minutes: minutes,
         action,
         recipients,
       };
@@ -152,23 +152,20 @@ export function AlertRuleForm({ rule, onClose }: Props) {
         disabled={rule !== undefined}
         error={wrong["kind"]}
       />
-      <NumberInput
+      <AmountField
         label={`Threshold (${KINDS[kind].unit})`}
         value={threshold}
         onChange={setThreshold}
-        required
-        withAsterisk={false}
+        allowNegative={false}
         error={wrong["threshold"]}
       />
-      <NumberInput
+      <AmountField
         label="For so many minutes"
         min={0}
         value={minutes}
         onChange={setMinutes}
         allowDecimal={false}
         allowNegative={false}
-        required
-        withAsterisk={false}
         error={wrong["for_minutes"]}
       />
       <Select
@@ -182,10 +179,10 @@ export function AlertRuleForm({ rule, onClose }: Props) {
       <MultiSelect
         label="Notify"
         description="None chosen: all administrators"
-        data={(people ?? []).map(({ username }) => username)}
+        data={(people.data ?? []).map(({ username }) => username)}
         value={recipients}
         onChange={setRecipients}
-        error={wrong["recipients"]}
+        error={wrong["recipients"] ?? unreadText(people, "list of users")}
         searchable
         limit={50}
         clearable

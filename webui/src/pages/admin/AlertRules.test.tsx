@@ -86,3 +86,15 @@ test("axe finds nothing in the list and in the form", async () => {
   });
   expect(found.violations.map(({ id, nodes }) => [id, nodes[0]?.html])).toEqual([]);
 });
+
+test("a lone sign or point is no threshold", async () => {
+  const requests = draw({ [PATH]: RULE });
+  const form = await edit();
+  const threshold = within(form).getByRole("textbox", { name: /Threshold/ });
+  await userEvent.clear(threshold);
+  await userEvent.type(threshold, "-.{Enter}");
+  expect(threshold).toBeInvalid();
+  expect(requests.filter(({ method }) => method === "PATCH")).toHaveLength(0);
+  await userEvent.tab();
+  expect(threshold).toHaveValue("5");
+});

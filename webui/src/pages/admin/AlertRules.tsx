@@ -89,7 +89,7 @@ function RuleRow({ rule }: { rule: Rule }) {
   return (
     <tr>
       <th scope="row">{rule.name}</th>
-      <td>
+      <td className={css.condition}>
         {label}{" "}
         <span className="dim">
           ({amount}

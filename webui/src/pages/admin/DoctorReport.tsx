@@ -2,6 +2,7 @@ import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { doctor } from "@/api/operations";
 import type { components } from "@/api/schema";
+import { pluralize } from "@/format/numbers";
 import { ErrorState } from "@/ui/EmptyState";
 import { Icon } from "@/ui/Icon";
 import { StaleNote } from "@/ui/StaleNote";
@@ -31,13 +32,34 @@ export function DoctorReport() {
         <ErrorState error={error} what="report of the doctor" retry={() => void refetch()} />
       ) : null}
       <StaleNote query={query} what="report of the doctor" />
+      <p role="status">{data ? summaryOf(data.checks) : null}</p>
       {data ? (
         <ul className={css.findings} aria-label="Findings">
-          {data.checks.flatMap((check) => check.findings.map((one) => finding(check, one)))}
+          {worstFirst(data.checks).map(([check, one]) => finding(check, one))}
         </ul>
       ) : null}
     </section>
   );
+}
+
+/** "1 error, 2 warnings, 30 fine": also for who does not see that the list has come. */
+function summaryOf(checks: Examined[]): string {
+  const found = checks.flatMap(({ findings }) => findings.map(({ severity }) => severity));
+  const count = (severity: string) => found.filter((each) => each === severity).length;
+  return [
+    pluralize(count("error"), "error"),
+    pluralize(count("warning"), "warning"),
+    pluralize(count("note"), "note"),
+    `${count("ok")} fine`,
+  ].join(", ");
+}
+
+const ORDER = ["error", "warning", "note", "ok"];
+
+/** What has to be done stands above what is fine; else in the order of the checks. */
+function worstFirst(checks: Examined[]) {
+  const found = checks.flatMap((check) => check.findings.map((one) => [check, one] as const));
+  return found.toSorted(([, a], [, b]) => ORDER.indexOf(a.severity) - ORDER.indexOf(b.severity));
 }
 
 function finding({ check }: Examined, one: Examined["findings"][number]) {

@@ -1,4 +1,4 @@
-import { ActionIcon, Button, Modal, Select, TextInput } from "@mantine/core";
+import { ActionIcon, Button, Select, TextInput } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { users } from "@/api/admin";
@@ -15,6 +15,7 @@ import {
 import { me } from "@/api/session";
 import type { Group, GroupBody } from "@/api/types";
 import { pluralize } from "@/format/numbers";
+import { Dialog } from "@/ui/Dialog";
 import { DeleteIcon } from "@/ui/ConfirmButton";
 import { EmptyState } from "@/ui/EmptyState";
 import { ExportButton } from "@/ui/ExportButton";
@@ -25,6 +26,7 @@ import { QueryState } from "@/ui/QueryState";
 import { notifyError } from "@/ui/notify";
 import { PageTable } from "@/ui/table/PageTable";
 import type { Column } from "@/ui/table/columns";
+import { unreadText } from "@/ui/ReadNote";
 import css from "./admin.module.css";
 
 /** Which dialog is open, and for which group. */
@@ -205,7 +207,7 @@ function GroupForm({ group, onClose }: { group: Group | null; onClose: () => voi
 function GroupMembers({ name, onClose }: { name: string; onClose: () => void }) {
   const queries = useQueryClient();
   const list = useQuery(groupMembers(name));
-  const { data: everybody } = useQuery(users);
+  const everybody = useQuery(users);
   const options = {
     onError: (error: unknown) => notifyError(error),
     onSettled: () => queries.invalidateQueries({ queryKey: groups.queryKey }),
@@ -217,11 +219,14 @@ function GroupMembers({ name, onClose }: { name: string; onClose: () => void }) 
   });
   const present = new Set(list.data?.map((member) => member.username));
   return (
-    <Modal opened onClose={onClose} title={`Users of ${name}`} centered>
+    <Dialog opened onClose={onClose} title={`Users of ${name}`}>
       <Select
         aria-label="Add a user"
         placeholder="Add a user"
-        data={(everybody ?? []).map((user) => user.username).filter((each) => !present.has(each))}
+        data={(everybody.data ?? [])
+          .map((user) => user.username)
+          .filter((each) => !present.has(each))}
+        error={unreadText(everybody, "list of users")}
         value={null}
         onChange={(username) => username && add.mutate(username)}
         searchable
@@ -257,6 +262,6 @@ function GroupMembers({ name, onClose }: { name: string; onClose: () => void }) 
           )
         }
       </QueryState>
-    </Modal>
+    </Dialog>
   );
 }

@@ -1,4 +1,4 @@
-import { ActionIcon, Button, MultiSelect, Select, TextInput } from "@mantine/core";
+import { ActionIcon, Button, MultiSelect, Select, TextInput, Tooltip } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import {
@@ -24,6 +24,7 @@ import { QueryState } from "@/ui/QueryState";
 import { notifyError } from "@/ui/notify";
 import { PageTable } from "@/ui/table/PageTable";
 import type { Column } from "@/ui/table/columns";
+import { unreadText } from "@/ui/ReadNote";
 import { contentsOf, driverProblem } from "@/features/images/labels";
 import { PrefetchDialog, PrefetchList } from "./Prefetches";
 import css from "./admin.module.css";
@@ -208,21 +209,27 @@ const forWhom = (image: Image) => image.virtual_clusters.join(", ") || "everyone
 /** How many nodes hold it; their names on request. */
 function HoldingNodes({ image }: { image: Image }) {
   const [asked, setAsked] = useState(false);
-  const { data } = useQuery({ ...imageNodes(image.name), enabled: asked && image.nodes > 0 });
+  const query = useQuery({ ...imageNodes(image.name), enabled: asked && image.nodes > 0 });
   if (image.nodes === 0) return <span className="dim">–</span>;
-  const names = data?.map(({ node }) => node).slice(0, 40);
+  const names = query.data?.map(({ node }) => node).slice(0, 40);
   return (
-    <button
-      type="button"
-      className={css.shown}
-      aria-label={`Nodes that hold ${image.name}`}
-      title={names?.join(", ")}
-      onMouseEnter={() => setAsked(true)}
-      onFocus={() => setAsked(true)}
-      onClick={() => setAsked(true)}
+    <Tooltip
+      label={names?.join(", ") ?? unreadText(query, "list of nodes") ?? "Reading…"}
+      events={{ hover: true, focus: true, touch: true }}
+      multiline
+      maw={360}
     >
-      <span className="num">{image.nodes}</span>
-    </button>
+      <button
+        type="button"
+        className={css.shown}
+        aria-label={`Nodes that hold ${image.name}: ${image.nodes}`}
+        onMouseEnter={() => setAsked(true)}
+        onFocus={() => setAsked(true)}
+        onClick={() => setAsked(true)}
+      >
+        <span className="num">{image.nodes}</span>
+      </button>
+    </Tooltip>
   );
 }
 
@@ -289,7 +296,8 @@ interface FormProps {
 /** A new image when it has no name yet, else a change of this one. */
 function ImageForm({ image, admin, managed, onClose }: FormProps) {
   const queries = useQueryClient();
-  const { data: vcs } = useQuery(virtualClusters);
+  const vcsQuery = useQuery(virtualClusters);
+  const { data: vcs } = vcsQuery;
   const { name, reference, description, framework, cuda_version, min_driver } = image;
   const { virtual_clusters = [], managed_by = "" } = image;
   const [draft, setDraft] = useState({
@@ -378,6 +386,7 @@ function ImageForm({ image, admin, managed, onClose }: FormProps) {
           label="Virtual clusters"
           description="None chosen: available to everyone"
           data={(vcs ?? []).map((vc) => vc.name)}
+          error={unreadText(vcsQuery, "list of virtual clusters")}
           value={draft.virtual_clusters}
           onChange={(chosen) => setDraft({ ...draft, virtual_clusters: chosen })}
           clearable

@@ -1,4 +1,4 @@
-import { Button, Modal, Textarea } from "@mantine/core";
+import { Button, Textarea } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { users } from "@/api/admin";
@@ -6,6 +6,7 @@ import { errorMessage, isApiError } from "@/api/errors";
 import { groups, importUsers } from "@/api/groups";
 import type { ImportedUser } from "@/api/types";
 import { pluralize } from "@/format/numbers";
+import { Dialog } from "@/ui/Dialog";
 import { CopyableCode } from "@/ui/CopyableCode";
 import { FilePicker } from "@/ui/FilePicker";
 import css from "./admin.module.css";
@@ -44,7 +45,7 @@ export function ImportUsersDialog({ open, onClose }: { open: boolean; onClose: (
   }
   const checked = check.data?.users;
   return (
-    <Modal opened={open} onClose={close} title="Import users" size={640} centered>
+    <Dialog opened={open} onClose={close} title="Import users" size={640}>
       {run.data ? (
         <Links users={run.data.users} />
       ) : (
@@ -77,7 +78,7 @@ export function ImportUsersDialog({ open, onClose }: { open: boolean; onClose: (
           </div>
         </>
       )}
-    </Modal>
+    </Dialog>
   );
 }
 

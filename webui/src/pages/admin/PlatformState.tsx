@@ -112,7 +112,11 @@ function Processes({ data }: { data: Platform }) {
   );
 }
 
-const signed = (value: number) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(1)}`;
+/** "+0.4", "−1.2", and "0.0" without a sign. */
+function signed(value: number): string {
+  const size = Math.abs(value).toFixed(1);
+  return Number(size) === 0 ? size : `${value < 0 ? "−" : "+"}${size}`;
+}
 
 function Tables({ data }: { data: Platform }) {
   return (

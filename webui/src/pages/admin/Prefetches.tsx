@@ -1,4 +1,4 @@
-import { ActionIcon, Modal, MultiSelect, Select } from "@mantine/core";
+import { ActionIcon, MultiSelect, Select } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { cancelPrefetch, prefetches, prefetchImage, prefetchNodes } from "@/api/admin";
@@ -7,6 +7,7 @@ import type { Image, Prefetch } from "@/api/types";
 import { virtualClusters } from "@/api/virtualClusters";
 import { formatBytesOf, pluralize } from "@/format/numbers";
 import { usePoll } from "@/live/live";
+import { Dialog } from "@/ui/Dialog";
 import { FormDialog } from "@/ui/FormDialog";
 import { Icon } from "@/ui/Icon";
 import { QueryState } from "@/ui/QueryState";
@@ -14,6 +15,7 @@ import { RelativeTime } from "@/ui/Time";
 import { notifyError, notifySuccess } from "@/ui/notify";
 import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
+import { ReadNote, unreadText } from "@/ui/ReadNote";
 import css from "./admin.module.css";
 
 const EVERY_NODE = "";
@@ -30,7 +32,8 @@ export function PrefetchDialog({
 }) {
   const queries = useQueryClient();
   const { data: vcs } = useQuery(virtualClusters);
-  const nodes = useQuery({ ...grid, enabled: admin }).data?.nodes;
+  const nodesQuery = useQuery({ ...grid, enabled: admin });
+  const nodes = nodesQuery.data?.nodes;
   const own = (vcs ?? []).filter(
     ({ name, may_manage }) =>
       may_manage && (image.virtual_clusters.length === 0 || image.virtual_clusters.includes(name)),
@@ -79,6 +82,7 @@ export function PrefetchDialog({
           label="Nodes"
           description="None chosen: all nodes"
           data={(nodes ?? []).map(({ name }) => name)}
+          error={unreadText(nodesQuery, "list of nodes")}
           value={chosen}
           onChange={setChosen}
           searchable
@@ -94,10 +98,11 @@ export function PrefetchDialog({
 export function PrefetchList() {
   const list = useQuery({ ...prefetches, refetchInterval: usePoll(5000, 30_000) });
   const [shown, setShown] = useState<Prefetch | null>(null);
-  if (!list.data?.length) return null;
+  if (!list.data?.length) return <ReadNote query={list} what="list of prefetches" wide />;
   return (
     <section aria-label="Prefetches">
       <h2 className={css.heading}>Prefetches</h2>
+      <ReadNote query={list} what="list of prefetches" wide />
       <DataTable
         label="Prefetches"
         columns={columns(setShown)}
@@ -199,7 +204,7 @@ function CancelButton({ prefetch }: { prefetch: Prefetch }) {
 function PrefetchNodes({ prefetch, onClose }: { prefetch: Prefetch; onClose: () => void }) {
   const list = useQuery({ ...prefetchNodes(prefetch.id), refetchInterval: usePoll(3000) });
   return (
-    <Modal opened onClose={onClose} title={`Prefetch of ${prefetch.image}`} size="lg" centered>
+    <Dialog opened onClose={onClose} title={`Prefetch of ${prefetch.image}`} size="lg">
       <QueryState query={list} what="list of nodes">
         {(rows) => (
           <ul className={css.people}>
@@ -216,6 +221,6 @@ function PrefetchNodes({ prefetch, onClose }: { prefetch: Prefetch; onClose: () 
           </ul>
         )}
       </QueryState>
-    </Modal>
+    </Dialog>
   );
 }

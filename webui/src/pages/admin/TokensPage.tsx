@@ -7,7 +7,7 @@ import { me } from "@/api/session";
 import type { OwnedToken } from "@/api/types";
 import { SCOPE_LABELS, dayFormat } from "@/features/tokens/scopes";
 import { DeleteIcon } from "@/ui/ConfirmButton";
-import { EmptyState } from "@/ui/EmptyState";
+import { EmptyPage, EmptyState } from "@/ui/EmptyState";
 import { ExportButton } from "@/ui/ExportButton";
 import { FilterInput } from "@/ui/FilterInput";
 import { PageHeader } from "@/ui/PageHeader";
@@ -28,6 +28,8 @@ export function TokensPage(): ReactNode {
     ...allTokens(search.user, search.order, search.cursor),
     enabled: user?.is_admin ?? false,
   });
+  const go = (cursor: string | undefined) => void navigate({ search: { ...search, cursor } });
+  const onFirstPage = search.cursor ? () => go(undefined) : undefined;
   const columns = useMemo(() => tokenColumns(), []);
   if (user && !user.is_admin) {
     return (
@@ -59,9 +61,11 @@ export function TokensPage(): ReactNode {
           }
         />
       </search>
-      <QueryState query={list} what="list of tokens">
+      <QueryState query={list} what="list of tokens" onFirstPage={onFirstPage}>
         {(page) =>
-          page.results.length === 0 ? (
+          page.results.length === 0 && onFirstPage ? (
+            <EmptyPage onFirstPage={onFirstPage} />
+          ) : page.results.length === 0 ? (
             <EmptyState title={search.user ? "No tokens" : "No tokens yet"}>
               {search.user
                 ? `No user named ${search.user} has a token.`
@@ -88,12 +92,7 @@ export function TokensPage(): ReactNode {
           )
         }
       </QueryState>
-      {list.data ? (
-        <Pagination
-          page={list.data}
-          onGo={(cursor) => void navigate({ search: { ...search, cursor } })}
-        />
-      ) : null}
+      {list.data ? <Pagination page={list.data} onGo={go} /> : null}
     </>
   );
 }

@@ -1,10 +1,11 @@
-import { ActionIcon, Button, Modal, Switch } from "@mantine/core";
+import { ActionIcon, Button, Switch } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { deleteUser, resetLink, resetMfa, updateUser, users } from "@/api/admin";
 import { me } from "@/api/session";
 import type { User } from "@/api/types";
 import { pluralize } from "@/format/numbers";
+import { Dialog } from "@/ui/Dialog";
 import { Confirm, DeleteIcon } from "@/ui/ConfirmButton";
 import { CopyableCode } from "@/ui/CopyableCode";
 import { EmptyState } from "@/ui/EmptyState";
@@ -240,12 +241,11 @@ function UserActions({ user, self }: { user: User; self: string }) {
         verb="Delete"
         onConfirm={() => deletion.mutate()}
       />
-      <Modal
+      <Dialog
         opened={link.data !== undefined}
         onClose={() => link.reset()}
         title={`A new password for ${user.username}`}
         size={560}
-        centered
       >
         <p>
           Send this address to {user.username}. It works once, within a day, and ends with the next
@@ -257,7 +257,7 @@ function UserActions({ user, self }: { user: User; self: string }) {
         <Button mt={14} onClick={() => link.reset()}>
           Done
         </Button>
-      </Modal>
+      </Dialog>
     </span>
   );
 }

@@ -1,7 +1,8 @@
 import { screen } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
 import { expect, test } from "vitest";
 import { renderPages } from "@/test/render";
-import { serve } from "@/test/server";
+import { refusal, serve } from "@/test/server";
 import { ArchivedJobPage } from "./ArchivedJobPage";
 import { ArchivePage } from "./ArchivePage";
 
@@ -74,4 +75,29 @@ test("a record shows why the job ended, where it ran and what it used", async ()
   expect(screen.getByText("HostOutOfMemory: Task worker-0 failed.")).toBeVisible();
   expect(screen.getByText("16.0 GPU-hours")).toBeVisible();
   expect(screen.getByText("Only the first of these are kept: events.")).toBeVisible();
+});
+
+test("an address with the cursor of a page that is gone leads to the first page", async () => {
+  const read = (request: Request) =>
+    new URL(request.url).searchParams.has("cursor")
+      ? refusal(404, "not_found", "Invalid cursor")
+      : { results: [summary], next: null, previous: null };
+  serve({ "GET /archived-jobs": read });
+  renderPages(PAGES, "/archive?cursor=old");
+  expect(await screen.findByRole("alert")).toHaveTextContent("There is no such page of the list");
+  await userEvent.click(screen.getByRole("button", { name: "Go to the first page" }));
+  expect(await screen.findByRole("link", { name: "train" })).toBeVisible();
+  expect(screen.queryByRole("alert")).toBeNull();
+});
+
+test("a page that has become empty leads to the first one, and is not said to be all", async () => {
+  const read = (request: Request) => ({
+    results: new URL(request.url).searchParams.has("cursor") ? [] : [summary],
+    next: null,
+    previous: null,
+  });
+  serve({ "GET /archived-jobs": read });
+  renderPages(PAGES, "/archive?cursor=old");
+  await userEvent.click(await screen.findByRole("button", { name: "Go to the first page" }));
+  expect(await screen.findByRole("link", { name: "train" })).toBeVisible();
 });

@@ -3,7 +3,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { archivedJobs } from "@/api/archive";
 import type { ArchivedJobSummary } from "@/api/types";
 import { JobsBreadcrumb } from "@/features/jobs/JobsBreadcrumb";
-import { EmptyState, ErrorState } from "@/ui/EmptyState";
+import { EmptyPage, EmptyState, ErrorState } from "@/ui/EmptyState";
 import { ExportButton } from "@/ui/ExportButton";
 import { FilterInput } from "@/ui/FilterInput";
 import { PageHeader } from "@/ui/PageHeader";
@@ -21,6 +21,8 @@ export function ArchivePage() {
   const { q, cursor }: { q?: string; cursor?: string } = useSearch({ from: "/shell/archive" });
   const navigate = useNavigate({ from: "/archive" });
   const page = useQuery(archivedJobs({ search: q, cursor }));
+  const go = (next: string | undefined) => void navigate({ search: { q, cursor: next } });
+  const onFirstPage = cursor ? () => go(undefined) : undefined;
   const rows = page.data?.results ?? [];
   return (
     <>
@@ -43,10 +45,18 @@ export function ArchivePage() {
       </search>
       {page.isPending ? <SkeletonRows rows={10} /> : null}
       {page.isError && !page.data ? (
-        <ErrorState error={page.error} what="archive" retry={() => void page.refetch()} />
+        <ErrorState
+          error={page.error}
+          what="archive"
+          retry={() => void page.refetch()}
+          onFirstPage={onFirstPage}
+        />
       ) : null}
       <StaleNote query={page} what="archive" />
-      {page.data && rows.length === 0 ? (
+      {page.data && rows.length === 0 && onFirstPage ? (
+        <EmptyPage onFirstPage={onFirstPage} />
+      ) : null}
+      {page.data && rows.length === 0 && !onFirstPage ? (
         <EmptyState title={q ? "No archived job matches" : "Nothing is archived"}>
           Finished jobs come here some time after their end, if administrators archive them.
         </EmptyState>
@@ -61,12 +71,7 @@ export function ArchivePage() {
           minWidth={860}
         />
       ) : null}
-      {page.data ? (
-        <Pagination
-          page={page.data}
-          onGo={(next) => void navigate({ search: { q, cursor: next } })}
-        />
-      ) : null}
+      {page.data ? <Pagination page={page.data} onGo={go} /> : null}
     </>
   );
 }

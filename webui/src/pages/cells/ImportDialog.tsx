@@ -1,4 +1,4 @@
-import { Button, Checkbox, Modal, Textarea } from "@mantine/core";
+import { Button, Checkbox, Textarea } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { keepPreviousData, useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
@@ -7,6 +7,7 @@ import { errorMessage } from "@/api/errors";
 import type { CheckedAssignment } from "@/api/types";
 import { virtualClusters } from "@/api/virtualClusters";
 import { pluralize } from "@/format/numbers";
+import { Dialog } from "@/ui/Dialog";
 import { FilePicker } from "@/ui/FilePicker";
 import { Icon } from "@/ui/Icon";
 import { notifySuccess } from "@/ui/notify";
@@ -38,7 +39,7 @@ export function ImportDialog({ open, onClose }: { open: boolean; onClose: () => 
   });
   const error = importing.error ?? (text.trim() ? check.error : null);
   return (
-    <Modal opened={open} onClose={onClose} title="Import a HiveD file" size={860} centered>
+    <Dialog opened={open} onClose={onClose} title="Import a HiveD file" size={860}>
       <div className={css.form}>
         <FilePicker onText={setText} accept=".yaml,.yml,.json,text/yaml,application/yaml">
           <Textarea
@@ -79,7 +80,7 @@ export function ImportDialog({ open, onClose }: { open: boolean; onClose: () => 
           </Button>
         </div>
       </div>
-    </Modal>
+    </Dialog>
   );
 }
 

@@ -5,6 +5,7 @@ import { node as nodeQuery } from "@/api/cluster";
 import { grid, type GridNode } from "@/api/grid";
 import type { Chain, Node } from "@/api/types";
 import { FormDialog } from "@/ui/FormDialog";
+import { unreadText } from "@/ui/ReadNote";
 import { compareNames } from "@/format/names";
 import type { Pin } from "./draft";
 
@@ -22,7 +23,7 @@ const EMPTY: Pin = { name: "", cell_type: "", node: "", device: "", vc: "" };
 /** Names the cell of a type that contains a node, or below node level, a GPU. */
 export function NewPinDialog({ open, chains, vcs, taken, onClose, onAdd }: Props) {
   const [pin, setPin] = useState(EMPTY);
-  const { data: all } = useQuery({ ...grid, enabled: open });
+  const all = useQuery({ ...grid, enabled: open });
   const { data: machine } = useQuery({ ...nodeQuery(pin.node), enabled: pin.node !== "" });
   const chain = chains.find((each) => each.levels.some((level) => level.type === pin.cell_type));
   const level = chain?.levels.find((each) => each.type === pin.cell_type);
@@ -69,7 +70,8 @@ export function NewPinDialog({ open, chains, vcs, taken, onClose, onAdd }: Props
         withAsterisk={false}
         searchable
         disabled={!chain}
-        data={namesWith(all?.nodes ?? [], chain)}
+        data={namesWith(all.data?.nodes ?? [], chain)}
+        error={unreadText(all, "list of nodes")}
         limit={100}
         value={pin.node || null}
         onChange={(node) => setPin({ ...pin, node: node ?? "", device: "" })}

@@ -1,4 +1,4 @@
-import { Button, Loader, Modal } from "@mantine/core";
+import { Button, Loader } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { createJoinToken } from "@/api/cluster";
@@ -6,6 +6,7 @@ import type { GridNode } from "@/api/grid";
 import type { JoinToken } from "@/api/types";
 import { errorMessage } from "@/api/errors";
 import { formatDateTime } from "@/format/time";
+import { Dialog } from "@/ui/Dialog";
 import { CopyableCode } from "@/ui/CopyableCode";
 import { Icon } from "@/ui/Icon";
 import css from "./AddNodeDialog.module.css";
@@ -26,13 +27,7 @@ export function AddNodeDialog({ nodes }: { nodes: GridNode[] }) {
       <Button variant="default" leftSection={<Icon name="plus" size={14} />} onClick={open}>
         Add a node
       </Button>
-      <Modal
-        opened={known !== null}
-        onClose={() => setKnown(null)}
-        title="Add a node"
-        size={620}
-        centered
-      >
+      <Dialog opened={known !== null} onClose={() => setKnown(null)} title="Add a node" size={620}>
         <div className={css.steps}>
           {ticket.isPending ? <Loader size="sm" type="dots" /> : null}
           {ticket.error ? (
@@ -42,7 +37,7 @@ export function AddNodeDialog({ nodes }: { nodes: GridNode[] }) {
           ) : null}
           {ticket.data ? <JoinCommand ticket={ticket.data} joined={joined} /> : null}
         </div>
-      </Modal>
+      </Dialog>
     </>
   );
 }

@@ -10,6 +10,7 @@ import { useLiveQueries, usePoll } from "@/live/live";
 import { EmptyState, ErrorState } from "@/ui/EmptyState";
 import { ExportButton } from "@/ui/ExportButton";
 import { PageHeader } from "@/ui/PageHeader";
+import { ReadNote } from "@/ui/ReadNote";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { UsageBar } from "@/ui/UsageBar";
 import { StaleNote } from "@/ui/StaleNote";
@@ -29,17 +30,13 @@ export function ClusterPage() {
   const summary = useQuery(cluster);
   const many = (all?.length ?? 0) > 100;
   useLiveQueries("cluster", "", KEYS, many ? 5000 : 1500);
-
-  const gpus = Object.values(summary.data?.gpus ?? {}).reduce((sum, each) => sum + each.total, 0);
   return (
     <>
-      <PageHeader
-        title="Cluster"
-        note={all ? `${pluralize(all.length, "node")}, ${pluralize(gpus, "GPU")}` : null}
-      >
+      <PageHeader title="Cluster" note={all ? sizeText(all.length, summary.data) : null}>
         <ExportButton list="nodes" />
         {user?.is_admin ? <AddNodeDialog nodes={all ?? []} /> : null}
       </PageHeader>
+      <ReadNote query={summary} what="use by GPU model" wide />
       {summary.data ? <ModelUsage cluster={summary.data} /> : null}
       {list.isPending ? <SkeletonRows rows={10} height={64} /> : null}
       {list.isError && !list.data ? (
@@ -50,6 +47,12 @@ export function ClusterPage() {
       {all && all.length > 0 ? <Nodes all={all} /> : null}
     </>
   );
+}
+
+function sizeText(nodes: number, summary: Cluster | undefined): string {
+  if (!summary) return pluralize(nodes, "node");
+  const gpus = Object.values(summary.gpus).reduce((sum, each) => sum + each.total, 0);
+  return `${pluralize(nodes, "node")}, ${pluralize(gpus, "GPU")}`;
 }
 
 function Nodes({ all }: { all: GridNode[] }) {

@@ -1,9 +1,10 @@
-import { Button, Loader, Modal, TextInput } from "@mantine/core";
+import { Button, Loader, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { nodeForecast, type NodeAction } from "@/api/cluster";
-import { errorMessage } from "@/api/errors";
 import type { Node, NodeForecast } from "@/api/types";
+import { Dialog } from "@/ui/Dialog";
+import { ReadNote } from "@/ui/ReadNote";
 import { DrainImpact } from "./DrainImpact";
 import css from "./DrainDialog.module.css";
 
@@ -31,17 +32,16 @@ const ACTION_DESCRIPTIONS: Record<NodeAction, string> = {
 /** Asks before a node is taken out of use, with a forecast of who would notice. */
 export function DrainDialog({ node, action, onClose, onConfirm }: Props) {
   return (
-    <Modal
+    <Dialog
       opened={action !== null}
       onClose={onClose}
       title={action ? `${ACTION_LABELS[action]} ${node.name}?` : ""}
       size={560}
-      centered
     >
       {action ? (
         <DrainQuestion node={node} action={action} onClose={onClose} onConfirm={onConfirm} />
       ) : null}
-    </Modal>
+    </Dialog>
   );
 }
 
@@ -53,11 +53,7 @@ function DrainQuestion({ node, action, onClose, onConfirm }: Props & { action: N
     <div className={css.question}>
       <p className={css.about}>{ACTION_DESCRIPTIONS[action]}</p>
       {forecast.isPending ? <Loader size="sm" type="dots" /> : null}
-      {forecast.error ? (
-        <p className={css.bad} role="alert">
-          Who is affected could not be found out: {errorMessage(forecast.error)}
-        </p>
-      ) : null}
+      <ReadNote query={forecast} what="list of the jobs that are affected" />
       {forecast.data ? (
         <DrainImpact forecast={forecast.data} title={titleOf(forecast.data)} />
       ) : null}

@@ -14,6 +14,7 @@ import {
 import type { Node } from "@/api/types";
 import { pluralize } from "@/format/numbers";
 import { ConfirmButton } from "@/ui/ConfirmButton";
+import { ReadNote } from "@/ui/ReadNote";
 import { UsageBar } from "@/ui/UsageBar";
 import { notifyError, notifySuccess } from "@/ui/notify";
 import { DrainDialog } from "./DrainDialog";
@@ -111,7 +112,8 @@ function doneMessage(node: Node): string {
 
 /** Who is still on a node that is being drained. */
 function DrainProgress({ node }: { node: Node }) {
-  const { data } = useQuery({ ...nodeForecast(node.name, "drain"), refetchInterval: 2000 });
+  const query = useQuery({ ...nodeForecast(node.name, "drain"), refetchInterval: 2000 });
+  const { data } = query;
   const used = node.gpus.filter((gpu) => gpu.used_by).length;
   return (
     <div className={css.progress}>
@@ -126,6 +128,7 @@ function DrainProgress({ node }: { node: Node }) {
         owned={node.gpus.length}
         label={`GPUs of ${node.name} that are free`}
       />
+      <ReadNote query={query} what="list of jobs that are still here" />
       {data ? (
         <DrainImpact
           forecast={{ ...data, virtual_clusters: [] }}

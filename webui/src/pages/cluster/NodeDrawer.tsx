@@ -10,7 +10,7 @@ import { formatBytes, formatMegabytes } from "@/format/numbers";
 import { usePoll } from "@/live/live";
 import { DescriptionItem, DescriptionList } from "@/ui/DescriptionList";
 import { ErrorState } from "@/ui/EmptyState";
-import { QueryState } from "@/ui/QueryState";
+import { isUnread, ReadNote } from "@/ui/ReadNote";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { RelativeTime } from "@/ui/Time";
 import { DataTable } from "@/ui/table/DataTable";
@@ -225,15 +225,13 @@ const MOST_IMAGES = 50;
 /** The images on the node that the reader may know of. */
 function NodeImages({ node }: { node: Node }) {
   const query = useQuery(nodeImages(node.name));
-  const { data: images = [], isError } = query;
-  if (images.length === 0 && !isError) return null;
+  const { data: images = [] } = query;
+  if (images.length === 0 && !isUnread(query)) return null;
   const tags = images.filter(({ reference, image }) => image || !reference.includes("@"));
   return (
     <section aria-label="Images on this node">
       <h3 className={css.title}>Images</h3>
-      <QueryState query={query} what="list of its images">
-        {() => null}
-      </QueryState>
+      <ReadNote query={query} what="list of its images" />
       <ul className={css.images}>
         {tags.slice(0, MOST_IMAGES).map(({ reference, image, size }) => (
           <li key={reference}>
@@ -255,14 +253,12 @@ function NodeImages({ node }: { node: Node }) {
 /** Failures of tasks that were this node's doing; nothing where there were none. */
 export function NodeFaults({ node }: { node: Pick<Node, "name"> }) {
   const query = useQuery(nodeFaults(node.name));
-  const { data: faults = [], isError } = query;
-  if (faults.length === 0 && !isError) return null;
+  const { data: faults = [] } = query;
+  if (faults.length === 0 && !isUnread(query)) return null;
   return (
     <section aria-label="Faults">
       <h3 className={css.title}>Jobs that failed by its fault</h3>
-      <QueryState query={query} what="list of its faults">
-        {() => null}
-      </QueryState>
+      <ReadNote query={query} what="list of its faults" />
       <ol className={css.faults}>
         {faults.map((fault) => (
           <li key={fault.id} className={css.fault}>

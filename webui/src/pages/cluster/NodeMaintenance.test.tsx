@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import type { Maintenance, NodeCheck } from "@/api/types";
 import { renderPage } from "@/test/render";
 import { aNode } from "@/test/rows";
-import { serve } from "@/test/server";
+import { refusal, serve } from "@/test/server";
 import { NodeChecks, NodeMaintenance } from "./NodeMaintenance";
 
 const page = (results: unknown[]) => ({ results, next: null, previous: null });
@@ -67,4 +67,29 @@ test("a check shows what failed", async () => {
   renderPage(<NodeChecks node={aNode({})} canCheck={false} />);
   await screen.findByText("gpu GPU-1: bit flip");
   expect(screen.queryByText(/disk/)).toBeNull();
+});
+
+test("maintenance and checks that could not be read are said, and read again", async () => {
+  let away = true;
+  const orAway = (answer: unknown) => () =>
+    away ? refusal(503, "database_away", "The database is away.") : answer;
+  serve({
+    "GET /maintenance-windows": orAway(page([WINDOW])),
+    "GET /nodes/hive-01/checks": orAway(page([FAILED])),
+  });
+  renderPage(
+    <>
+      <NodeMaintenance node={aNode({})} canPlan={false} />
+      <NodeChecks node={aNode({})} canCheck={false} />
+    </>,
+  );
+  const why = "could not be read: The database is away.";
+  expect(await screen.findByText(`The list of its maintenance ${why}`)).toBeVisible();
+  expect(await screen.findByText(`The list of its checks ${why}`)).toBeVisible();
+  away = false;
+  for (const again of screen.getAllByRole("button", { name: "Try again" }))
+    await userEvent.click(again);
+  expect(await screen.findByText(/new fans/)).toBeVisible();
+  expect(await screen.findByText("gpu GPU-1: bit flip")).toBeVisible();
+  expect(screen.queryByRole("alert")).toBeNull();
 });

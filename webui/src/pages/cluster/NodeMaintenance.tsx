@@ -13,6 +13,7 @@ import {
 import type { Maintenance, Node, NodeCheck } from "@/api/types";
 import { formatDateTime } from "@/format/time";
 import { ConfirmButton } from "@/ui/ConfirmButton";
+import { isUnread, ReadNote } from "@/ui/ReadNote";
 import { RelativeTime } from "@/ui/Time";
 import { notifyError } from "@/ui/notify";
 import css from "./NodeMaintenance.module.css";
@@ -21,11 +22,14 @@ const EMPTY = { start: "", end: "", reason: "" };
 
 /** When the node is not used. Administrators plan and cancel windows here. */
 export function NodeMaintenance({ node, canPlan }: { node: Node; canPlan: boolean }) {
-  const { data: windows } = useQuery(maintenanceOf(node.name));
-  if (!windows || (windows.length === 0 && !canPlan)) return null;
+  const query = useQuery(maintenanceOf(node.name));
+  const { data: windows = [] } = query;
+  if (!query.data && !isUnread(query)) return null;
+  if (query.data?.length === 0 && !canPlan) return null;
   return (
     <section aria-label="Maintenance">
       <h3 className={css.title}>Maintenance</h3>
+      <ReadNote query={query} what="list of its maintenance" />
       {windows.length > 0 ? (
         <ul className={css.windows}>
           {windows.map((window) => (
@@ -122,17 +126,20 @@ const MOST_CHECKS = 5;
 
 /** What the node found when it checked itself, newest first. */
 export function NodeChecks({ node, canCheck }: { node: Node; canCheck: boolean }) {
-  const { data: checks } = useQuery(nodeChecks(node.name));
+  const query = useQuery(nodeChecks(node.name));
+  const { data: checks = [] } = query;
   const renew = useRenew();
   const checking = useMutation({
     mutationFn: () => checkNode(node.name),
     onSuccess: renew,
     onError: (error) => notifyError(error),
   });
-  if (!checks || (checks.length === 0 && !canCheck)) return null;
+  if (!query.data && !isUnread(query)) return null;
+  if (query.data?.length === 0 && !canCheck) return null;
   return (
     <section aria-label="Checks">
       <h3 className={css.title}>Checks</h3>
+      <ReadNote query={query} what="list of its checks" />
       {checks.length > 0 ? (
         <ul className={css.checks}>
           {checks.slice(0, MOST_CHECKS).map((check) => (

@@ -108,24 +108,27 @@ export function JobHeader({ job, tab }: { job: Job; tab: Tab }) {
 /** Why it waits or how it ended, in one sentence with its numbers. */
 function JobStatus({ job }: { job: Job }) {
   return (
-    <div className={css.status} data-state={toneOf(job)} role="status">
-      {job.wait_reason ? (
-        <>
-          {job.state === "WAITING" || job.preempting ? null : <p>{jobStatusText(job)}</p>}
-          <WaitReason
-            reason={job.wait_reason}
-            vc={job.virtual_cluster}
-            interval={spanOf(job.expected_start_interval)}
-          >
-            <WaitActions job={job} />
-          </WaitReason>
-        </>
-      ) : (
-        <>
+    <div className={css.status} data-state={toneOf(job)}>
+      {/* Announced when it changes; not the numbers and times below, which change all the time. */}
+      <div className={css.sentence} role="status">
+        {job.wait_reason && (job.state === "WAITING" || job.preempting) ? null : (
           <p>{jobStatusText(job)}</p>
-          {job.state === "WAITING" && job.placed_at ? <PullStatus job={job} /> : null}
-        </>
-      )}
+        )}
+        {job.wait_reason ? <p>{job.wait_reason.message}</p> : null}
+      </div>
+      {job.wait_reason ? (
+        <WaitReason
+          reason={job.wait_reason}
+          vc={job.virtual_cluster}
+          interval={spanOf(job.expected_start_interval)}
+          withoutSentence
+        >
+          <WaitActions job={job} />
+        </WaitReason>
+      ) : null}
+      {!job.wait_reason && job.state === "WAITING" && job.placed_at ? (
+        <PullStatus job={job} />
+      ) : null}
       {job.downgraded ? (
         <p className={css.more}>
           <b>Runs as opportunistic now.</b> {job.downgraded.message}

@@ -1,11 +1,13 @@
-import { ActionIcon, Button, Modal, Select, TextInput } from "@mantine/core";
+import { ActionIcon, Button, Select, TextInput } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { errorMessage } from "@/api/errors";
 import { jobShares, shareJob, type ShareKind, unshareJob } from "@/api/jobs";
 import type { Job } from "@/api/types";
+import { Dialog } from "@/ui/Dialog";
 import { CopyableCode } from "@/ui/CopyableCode";
 import { Icon } from "@/ui/Icon";
+import { ReadNote } from "@/ui/ReadNote";
 import { notifyError } from "@/ui/notify";
 import css from "./ShareDialog.module.css";
 
@@ -18,7 +20,8 @@ const KINDS = [
 export function ShareDialog({ job, onClose }: { job: Job; onClose: () => void }) {
   const queries = useQueryClient();
   const { queryKey } = jobShares(job.id);
-  const { data } = useQuery(jobShares(job.id));
+  const query = useQuery(jobShares(job.id));
+  const { data } = query;
   const [kind, setKind] = useState<ShareKind>("user");
   const [name, setName] = useState("");
   const sharing = useMutation({
@@ -38,7 +41,7 @@ export function ShareDialog({ job, onClose }: { job: Job; onClose: () => void })
     sharing.mutate();
   }
   return (
-    <Modal opened onClose={onClose} title={`Share ${job.name}`} centered>
+    <Dialog opened onClose={onClose} title={`Share ${job.name}`}>
       <p className={css.about}>
         Those you share it with read its file, logs and metrics with this link. They cannot change
         or stop it.
@@ -70,6 +73,7 @@ export function ShareDialog({ job, onClose }: { job: Job; onClose: () => void })
           {errorMessage(sharing.error)}
         </p>
       ) : null}
+      <ReadNote query={query} what="list of those it is shared with" />
       {data && data.shares.length > 0 ? (
         <ul className={css.list} aria-label="Shared with">
           {data.shares.map((one) => (
@@ -88,6 +92,6 @@ export function ShareDialog({ job, onClose }: { job: Job; onClose: () => void })
           ))}
         </ul>
       ) : null}
-    </Modal>
+    </Dialog>
   );
 }

@@ -3,7 +3,7 @@ import { act } from "react";
 import { afterEach, expect, test, vi } from "vitest";
 import { renderPage } from "@/test/render";
 import { aWholeJob } from "@/test/rows";
-import { serve } from "@/test/server";
+import { refusal, serve } from "@/test/server";
 import { CostSection, UsageSection } from "./UsageSection";
 
 const job = aWholeJob({ state: "SUCCEEDED" });
@@ -77,4 +77,18 @@ test("a job without GPUs has no cost, and it is not asked for", async () => {
   renderPage(<CostSection job={aWholeJob({ state: "RUNNING", gpus: 0 })} />);
   await pass(120);
   expect(requests).toHaveLength(0);
+});
+
+test("a use that could not be read is said; one that is not counted yet is not", async () => {
+  const path = `GET /jobs/${job.id}/use`;
+  const requests = serve({});
+  const first = renderPage(<UsageSection job={job} />);
+  await vi.waitFor(() => expect(requests.length).toBeGreaterThan(0));
+  expect(screen.queryByRole("alert")).toBeNull();
+  first.unmount();
+  serve({ [path]: () => refusal(503, "database_away", "The database is away.") });
+  renderPage(<UsageSection job={job} />);
+  expect(await screen.findByRole("alert")).toHaveTextContent(
+    "The use of the job could not be read: The database is away.",
+  );
 });

@@ -7,6 +7,7 @@ import { Totals } from "@/features/usage/Totals";
 import { formatHours, formatMegabytes, formatPercent, pluralize } from "@/format/numbers";
 import { DescriptionItem, DescriptionList } from "@/ui/DescriptionList";
 import { Icon } from "@/ui/Icon";
+import { isUnread, ReadNote } from "@/ui/ReadNote";
 import css from "./UsageSection.module.css";
 
 const REFRESH_MS = 60_000;
@@ -14,15 +15,18 @@ const REFRESH_MS = 60_000;
 /** What the job cost so far, for those who may see the usage of its owner. */
 export function CostSection({ job }: { job: Job }) {
   const running = !isFinished(job.state);
-  const { data } = useQuery({
+  const query = useQuery({
     ...usage({ by: "class", job: job.id, since: job.submitted_at.slice(0, 10) }),
     enabled: job.gpus > 0,
     refetchInterval: running ? REFRESH_MS : false,
   });
+  const { data } = query;
+  if (isUnread(query)) return <ReadNote query={query} what="cost of the job" />;
   if (!data || data.total.allocated_s === 0) return null;
   return (
     <section className={css.use} aria-label={running ? "Cost so far" : "Cost"}>
       <h2 className={css.title}>GPU-hours{running ? " so far" : ""}</h2>
+      <ReadNote query={query} what="cost of the job" />
       <Totals sums={data.total} />
     </section>
   );
@@ -30,8 +34,9 @@ export function CostSection({ job }: { job: Job }) {
 
 /** What a finished job made of what it asked for, and what to ask for next time. */
 export function UsageSection({ job }: { job: Job }) {
-  const { data: use } = useQuery({ ...jobUse(job.id), enabled: isFinished(job.state) });
-  if (!use) return null;
+  const query = useQuery({ ...jobUse(job.id), enabled: isFinished(job.state) });
+  const { data: use } = query;
+  if (!use) return <ReadNote query={query} what="use of the job" />;
   return (
     <section className={css.use} aria-label="What it used">
       <UsageDetails use={use} />

@@ -8,6 +8,7 @@ import { causes } from "@/api/jobs";
 import { FilterInput } from "@/ui/FilterInput";
 import { stateLabel } from "@/ui/StateBadge";
 import { StateIcon } from "@/ui/StateIcon";
+import { unreadText } from "@/ui/ReadNote";
 import { JOB_STATES, type JobsSearch, statesOf } from "./searchParams";
 import { SavedViewsMenu } from "./SavedViewsMenu";
 import { TimeFilter } from "./TimeFilter";
@@ -19,12 +20,13 @@ export function JobFilters() {
   const search = useSearch({ from: "/shell/jobs" });
   const navigate = useNavigate({ from: "/jobs" });
   const { data: user } = useQuery(me);
-  const { data: names } = useQuery({
+  const vcs = useQuery({
     ...virtualClusters,
     select: (all) => all.map((vc) => vc.name),
   });
 
-  const { data: known } = useQuery(causes);
+  const names = vcs.data;
+  const known = useQuery(causes);
   const whose = whoseJobs(search, user?.username);
 
   /** A changed filter begins at its first page. */
@@ -65,6 +67,7 @@ export function JobFilters() {
         aria-label="Virtual cluster"
         placeholder="Any virtual cluster"
         data={names ?? NONE}
+        nothingFoundMessage={unreadText(vcs, "list of virtual clusters") ?? "None"}
         value={search.vc ?? null}
         onChange={(vc) => change({ vc: vc ?? undefined })}
         clearable
@@ -82,7 +85,8 @@ export function JobFilters() {
       <Select
         aria-label="Cause of failure"
         placeholder="Any cause"
-        data={causesKnown(known?.categories, search.cause)}
+        data={causesKnown(known.data?.categories, search.cause)}
+        nothingFoundMessage={unreadText(known, "list of causes") ?? "No such cause"}
         value={search.cause ?? null}
         onChange={(cause) => change({ cause: cause ?? undefined })}
         clearable

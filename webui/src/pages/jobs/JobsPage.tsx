@@ -7,7 +7,7 @@ import { me } from "@/api/session";
 import { hasNoVirtualCluster, maySubmit, NoVirtualCluster } from "@/features/jobs/NoVirtualCluster";
 import { pluralize } from "@/format/numbers";
 import { useLiveQueries, usePoll } from "@/live/live";
-import { EmptyState, ErrorState } from "@/ui/EmptyState";
+import { EmptyPage, EmptyState, ErrorState } from "@/ui/EmptyState";
 import { ExportButton } from "@/ui/ExportButton";
 import { LinkButton } from "@/ui/LinkButton";
 import { PageHeader } from "@/ui/PageHeader";
@@ -30,6 +30,7 @@ export function JobsPage() {
   const navigate = useNavigate({ from: "/jobs" });
   const go = (cursor: string | undefined) =>
     void navigate({ search: (old) => ({ ...old, cursor }) });
+  const onFirstPage = search.cursor ? () => go(undefined) : undefined;
   const [chosen, setChosen] = useState<ReadonlySet<string>>(NONE);
   // What is on another page, or gone from this one, is not acted on.
   const selected = page.data?.results.filter((job) => chosen.has(job.id)) ?? [];
@@ -50,10 +51,21 @@ export function JobsPage() {
       <JobFilters />
       {page.isPending ? <SkeletonRows rows={14} /> : null}
       {page.isError && !page.data ? (
-        <ErrorState error={page.error} what="list of jobs" retry={() => void page.refetch()} />
+        <ErrorState
+          error={page.error}
+          what="list of jobs"
+          retry={() => void page.refetch()}
+          onFirstPage={onFirstPage}
+        />
       ) : null}
       <StaleNote query={page} what="list of jobs" />
-      {page.data?.results.length === 0 ? <NoJobs filtered={isFiltered(search)} /> : null}
+      {page.data?.results.length === 0 ? (
+        onFirstPage ? (
+          <EmptyPage onFirstPage={onFirstPage} />
+        ) : (
+          <NoJobs filtered={isFiltered(search)} />
+        )
+      ) : null}
       {page.data && page.data.results.length > 0 ? (
         <div className={css.list} data-stale={page.isPlaceholderData || undefined}>
           <JobsTable jobs={page.data.results} chosen={chosen} onChoose={setChosen} />

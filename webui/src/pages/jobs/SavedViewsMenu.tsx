@@ -5,6 +5,7 @@ import { useState } from "react";
 import { deleteView, type SavedView, savedViews, saveView } from "@/api/savedViews";
 import { FormDialog } from "@/ui/FormDialog";
 import { Icon } from "@/ui/Icon";
+import { isUnread, ReadNote } from "@/ui/ReadNote";
 import { notifyError, notifySuccess } from "@/ui/notify";
 import { fromSaved, isFiltered, type JobsSearch, toSaved } from "./searchParams";
 import css from "./JobFilters.module.css";
@@ -16,7 +17,8 @@ const NONE: SavedView[] = [];
 export function SavedViewsMenu({ search }: { search: JobsSearch }) {
   const [open, setOpen] = useState(false);
   const [naming, setNaming] = useState(false);
-  const { data: views = NONE } = useQuery(savedViews);
+  const query = useQuery(savedViews);
+  const { data: views = NONE } = query;
   const current = views.find((view) => isSame(view, search));
   return (
     <>
@@ -34,7 +36,8 @@ export function SavedViewsMenu({ search }: { search: JobsSearch }) {
         </Popover.Target>
         <Popover.Dropdown>
           <div className={css.views}>
-            {views.length === 0 ? (
+            <ReadNote query={query} what="list of saved views" />
+            {views.length === 0 && !isUnread(query) ? (
               <p className={css.hint}>
                 A saved view keeps filters under a name, such as the failed jobs of a week.
               </p>

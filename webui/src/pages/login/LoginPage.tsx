@@ -4,14 +4,17 @@ import { useNavigate, useRouter, useSearch } from "@tanstack/react-router";
 import { info, me } from "@/api/session";
 import type { Me } from "@/api/types";
 import { LoginForm } from "@/features/auth/LoginForm";
+import { readDraft } from "@/features/job-file/storedDraft";
 import { live } from "@/live/live";
 import { LinkButton } from "@/ui/LinkButton";
+import { ReadNote } from "@/ui/ReadNote";
 import { LoginFrame } from "./LoginFrame";
 import { SingleSignOn } from "./SingleSignOn";
 
 export function LoginPage() {
   useDocumentTitle("Log in · Skep");
-  const { data: platform } = useQuery(info);
+  const query = useQuery(info);
+  const { data: platform } = query;
   const enter = useAfterLogin();
   const { next, refused } = useSearch({ from: "/login" });
   return (
@@ -19,6 +22,7 @@ export function LoginPage() {
       name={platform?.name ?? "Skep"}
       foot={platform ? `Version ${platform.version}` : " "}
     >
+      <ReadNote query={query} what="ways to log in" />
       <SingleSignOn platform={platform} next={safeLocalPath(next)} refused={refused} />
       <LoginForm onEntered={enter} />
       {platform?.password_recovery ? (
@@ -37,6 +41,8 @@ function useAfterLogin() {
   const router = useRouter();
   const { next } = useSearch({ from: "/login" });
   return async (user: Me) => {
+    // Removes one of whoever was here before.
+    readDraft(user.username);
     queries.clear();
     queries.setQueryData(me.queryKey, user);
     live.reconnectNow();

@@ -3,7 +3,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { markRead, notificationPage, NOTIFICATIONS, unreadCount } from "@/api/notifications";
 import { NotificationRow } from "@/features/notifications/NotificationRow";
-import { EmptyState } from "@/ui/EmptyState";
+import { EmptyPage, EmptyState } from "@/ui/EmptyState";
 import { ExportButton } from "@/ui/ExportButton";
 import { LinkButton } from "@/ui/LinkButton";
 import { PageHeader } from "@/ui/PageHeader";
@@ -19,6 +19,9 @@ export function NotificationsPage() {
   const queries = useQueryClient();
   const list = useQuery(notificationPage(unread, cursor));
   const { data: count = 0 } = useQuery(unreadCount);
+  const go = (next: string | undefined) =>
+    void navigate({ search: (old) => ({ ...old, cursor: next }) });
+  const onFirstPage = cursor ? () => go(undefined) : undefined;
   const reading = useMutation({
     mutationFn: () => markRead(),
     onError: (error) => notifyError(error, "Nothing was marked as read"),
@@ -47,9 +50,11 @@ export function NotificationsPage() {
           Settings
         </LinkButton>
       </PageHeader>
-      <QueryState query={list} what="list of notifications">
+      <QueryState query={list} what="list of notifications" onFirstPage={onFirstPage}>
         {(page) =>
-          page.results.length === 0 ? (
+          page.results.length === 0 && onFirstPage ? (
+            <EmptyPage onFirstPage={onFirstPage} />
+          ) : page.results.length === 0 ? (
             <EmptyState title={unread ? "You have read them all" : "No notifications yet"}>
               When a job of yours fails, finishes or is preempted, it stands here.
             </EmptyState>
@@ -60,10 +65,7 @@ export function NotificationsPage() {
                   <NotificationRow key={row.id} row={row} />
                 ))}
               </ul>
-              <Pagination
-                page={page}
-                onGo={(next) => void navigate({ search: (old) => ({ ...old, cursor: next }) })}
-              />
+              <Pagination page={page} onGo={go} />
             </div>
           )
         }

@@ -6,14 +6,16 @@ import type { Me } from "@/api/types";
 import { useConfirmed } from "@/features/auth/useConfirmed";
 import { FormDialog } from "@/ui/FormDialog";
 import { notifySuccess } from "@/ui/notify";
+import { ReadNote } from "@/ui/ReadNote";
 import css from "./ApiTokens.module.css";
 import page from "./SettingsPage.module.css";
 
 /** The address of the own account: whether it is confirmed, and how to confirm or change it. */
 export function OwnEmail({ user }: { user: Me }) {
-  const { data: platform } = useQuery(info);
+  const query = useQuery(info);
   const [changing, setChanging] = useState(false);
-  if (!platform?.password_recovery) return null;
+  if (!query.data?.password_recovery)
+    return <ReadNote query={query} what="ways to recover an account" />;
   return (
     <section className={page.block}>
       <header className={css.head}>

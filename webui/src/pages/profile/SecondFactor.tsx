@@ -1,9 +1,10 @@
-import { Button, Modal, PasswordInput } from "@mantine/core";
+import { Button, PasswordInput } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { disableMfa, mfa, renewRecoveryCodes } from "@/api/session";
 import { CodeInput } from "@/features/auth/CodeInput";
 import { MfaSetup, RecoveryCodes } from "@/features/auth/MfaSetup";
+import { Dialog } from "@/ui/Dialog";
 import { ErrorState } from "@/ui/EmptyState";
 import { FormDialog } from "@/ui/FormDialog";
 import { StaleNote } from "@/ui/StaleNote";
@@ -63,15 +64,14 @@ export function SecondFactor() {
         </div>
       ) : null}
       {dialog === "setup" ? (
-        <Modal
+        <Dialog
           opened
           onClose={close}
           title="Set up an authenticator app"
-          centered
           closeOnClickOutside={false}
         >
           <MfaSetup onDone={close} />
-        </Modal>
+        </Dialog>
       ) : null}
       {dialog === "renew" ? <RenewDialog onClose={close} /> : null}
       {dialog === "disable" ? <DisableDialog onClose={close} /> : null}
@@ -84,9 +84,9 @@ function RenewDialog({ onClose }: { onClose: () => void }) {
   const renewal = useMutation({ mutationFn: () => renewRecoveryCodes(code) });
   if (renewal.data) {
     return (
-      <Modal opened onClose={onClose} title="Recovery codes" centered closeOnClickOutside={false}>
+      <Dialog opened onClose={onClose} title="Recovery codes" closeOnClickOutside={false}>
         <RecoveryCodes codes={renewal.data.recovery_codes} onDone={onClose} />
-      </Modal>
+      </Dialog>
     );
   }
   return (

@@ -1,4 +1,4 @@
-import { ActionIcon, Button, Checkbox, Modal } from "@mantine/core";
+import { ActionIcon, Button, Checkbox } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { addKey, browserHasKeys, removeKey, renameKey } from "@/api/securityKeys";
@@ -6,6 +6,7 @@ import { mfa } from "@/api/session";
 import type { SecurityKey } from "@/api/types";
 import { RecoveryCodes } from "@/features/auth/MfaSetup";
 import { useConfirmed } from "@/features/auth/useConfirmed";
+import { Dialog } from "@/ui/Dialog";
 import { DeleteIcon } from "@/ui/ConfirmButton";
 import { FormDialog } from "@/ui/FormDialog";
 import { Icon } from "@/ui/Icon";
@@ -127,9 +128,9 @@ function AddDialog({ onClose }: { onClose: () => void }) {
   const codes = adding.data?.recovery_codes ?? [];
   if (codes.length > 0) {
     return (
-      <Modal opened onClose={onClose} title="Recovery codes" centered closeOnClickOutside={false}>
+      <Dialog opened onClose={onClose} title="Recovery codes" closeOnClickOutside={false}>
         <RecoveryCodes codes={codes} onDone={onClose} />
-      </Modal>
+      </Dialog>
     );
   }
   if (dialog) return dialog;

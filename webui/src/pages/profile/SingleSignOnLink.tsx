@@ -4,6 +4,7 @@ import { linkSso, ownSso, unlinkSso } from "@/api/session";
 import { ssoRefusal } from "@/features/auth/ssoRefusal";
 import { useConfirmed } from "@/features/auth/useConfirmed";
 import { ConfirmButton } from "@/ui/ConfirmButton";
+import { isUnread, ReadNote } from "@/ui/ReadNote";
 import { RelativeTime } from "@/ui/Time";
 import { notifyError } from "@/ui/notify";
 import css from "./ApiTokens.module.css";
@@ -12,7 +13,8 @@ import page from "./SettingsPage.module.css";
 /** The link of the own account to the identity provider, where the server has one. `refused`: the
  * code of why the provider led back without a link. */
 export function SingleSignOnLink({ refused }: { refused: string | undefined }) {
-  const { data: link } = useQuery(ownSso);
+  const query = useQuery(ownSso);
+  const { data: link } = query;
   const queries = useQueryClient();
   const [guard, dialog] = useConfirmed();
   const linking = useMutation({
@@ -29,6 +31,14 @@ export function SingleSignOnLink({ refused }: { refused: string | undefined }) {
     },
     onSettled: () => queries.invalidateQueries({ queryKey: ownSso.queryKey }),
   });
+  if (isUnread(query)) {
+    return (
+      <section className={page.block}>
+        <h2 className={css.title}>Single sign-on</h2>
+        <ReadNote query={query} what="link to the identity provider" />
+      </section>
+    );
+  }
   if (!link?.name) return null;
   return (
     <section className={page.block}>

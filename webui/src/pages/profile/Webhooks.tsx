@@ -1,4 +1,4 @@
-import { Button, Modal, Select, TextInput } from "@mantine/core";
+import { Button, Select, TextInput } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import {
@@ -10,6 +10,7 @@ import {
   webhooks,
 } from "@/api/notifications";
 import type { Webhook } from "@/api/types";
+import { Dialog } from "@/ui/Dialog";
 import { DeleteIcon } from "@/ui/ConfirmButton";
 import { CopyableCode } from "@/ui/CopyableCode";
 import { FormDialog } from "@/ui/FormDialog";
@@ -170,7 +171,7 @@ function NewWebhook({ onClose }: { onClose: () => void }) {
 
 function CreatedWebhook({ secret, onClose }: { secret: string; onClose: () => void }) {
   return (
-    <Modal opened onClose={onClose} title="The secret of your webhook" centered size={560}>
+    <Dialog opened onClose={onClose} title="The secret of your webhook" size={560}>
       <div className={css.shown}>
         <p>
           Your receiver checks the signature of each request with it. Copy it now: it is shown only
@@ -181,6 +182,6 @@ function CreatedWebhook({ secret, onClose }: { secret: string; onClose: () => vo
           <Button onClick={onClose}>Done</Button>
         </div>
       </div>
-    </Modal>
+    </Dialog>
   );
 }

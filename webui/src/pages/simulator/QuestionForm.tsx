@@ -1,11 +1,4 @@
-import {
-  Button,
-  Checkbox,
-  MultiSelect,
-  NumberInput,
-  SegmentedControl,
-  Select,
-} from "@mantine/core";
+import { Button, Checkbox, MultiSelect, SegmentedControl, Select } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, type ReactNode, useState } from "react";
@@ -19,8 +12,10 @@ import {
   type SimulationOptions,
   simulations,
 } from "@/api/simulations";
+import { AmountField } from "@/features/job-file/AmountField";
 import { shortModel } from "@/format/names";
 import { Icon } from "@/ui/Icon";
+import { ReadNote } from "@/ui/ReadNote";
 import type { SimulatorSearch } from "./searchParams";
 import { byFamily, policyLabel } from "@/features/simulations/labels";
 import css from "./simulator.module.css";
@@ -46,9 +41,9 @@ export function QuestionForm({ options }: { options: SimulationOptions }) {
   const [vc, setVc] = useState(firstScope(options, search.vc));
   const [source, setSource] = useState<Source>("history");
   const [days, setDays] = useState("30");
-  const [jobs, setJobs] = useState<number | string>(300);
-  const [load, setLoad] = useState<number | string>(90);
-  const [seed, setSeed] = useState<number | string>(0);
+  const [jobs, setJobs] = useState(300);
+  const [load, setLoad] = useState(90);
+  const [seed, setSeed] = useState(0);
   const [placement, setPlacement] = useState<Placement>("cells");
   const [policies, setPolicies] = useState(search.policies?.split(",") ?? DEFAULT_POLICIES);
   const [changes, setChanges] = useState<Change[]>([]);
@@ -73,9 +68,9 @@ export function QuestionForm({ options }: { options: SimulationOptions }) {
       virtual_cluster: vc,
       source,
       ...lastDays(Number(days)),
-      jobs: Number(jobs),
-      load: Number(load) / 100,
-      seed: Number(seed),
+      jobs,
+      load: load / 100,
+      seed,
       restart_s: 0,
       placement: engine,
       policies: chosen,
@@ -127,30 +122,33 @@ export function QuestionForm({ options }: { options: SimulationOptions }) {
         />
         {source === "made_up" ? (
           <>
-            <NumberInput
+            <AmountField
               label="Number of jobs"
               value={jobs}
               onChange={setJobs}
               min={1}
               max={options.most_jobs[engine]}
               allowDecimal={false}
+              allowNegative={false}
               w={130}
             />
-            <NumberInput
+            <AmountField
               label="Load"
               suffix="%"
               value={load}
               onChange={setLoad}
               min={5}
               max={500}
+              allowNegative={false}
               w={90}
             />
-            <NumberInput
+            <AmountField
               label="Seed"
               value={seed}
               onChange={setSeed}
               min={0}
               allowDecimal={false}
+              allowNegative={false}
               w={90}
             />
           </>
@@ -245,7 +243,8 @@ interface ChangesProps {
 
 /** What if a virtual cluster, or from now on the cluster, had more GPUs, or fewer? */
 function Changes({ options, vc, now, changes, onChange }: ChangesProps) {
-  const { data: cluster } = useQuery(simulatedCluster);
+  const query = useQuery(simulatedCluster);
+  const { data: cluster } = query;
   const models = [...new Set(cluster?.groups.map(({ gpu_model }) => gpu_model))];
   const names = vc ? [vc] : options.virtual_clusters;
   const add = (of: string) =>
@@ -255,6 +254,7 @@ function Changes({ options, vc, now, changes, onChange }: ChangesProps) {
   return (
     <fieldset className={css.group}>
       <legend>What if</legend>
+      <ReadNote query={query} what="list of the cluster's GPUs" />
       {changes.map((change, index) => (
         <div className={css.line} key={index}>
           {vc && !now ? null : (
@@ -270,10 +270,10 @@ function Changes({ options, vc, now, changes, onChange }: ChangesProps) {
               w={170}
             />
           )}
-          <NumberInput
+          <AmountField
             aria-label="GPUs more, or fewer"
             value={change.gpus}
-            onChange={(value) => set(index, { gpus: Number(value) })}
+            onChange={(gpus) => set(index, { gpus })}
             prefix={change.gpus > 0 ? "+" : ""}
             min={-100_000}
             max={100_000}

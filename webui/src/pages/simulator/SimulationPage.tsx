@@ -140,19 +140,24 @@ function Content({ simulation: found }: { simulation: Simulation }) {
 function Waiting({ simulation: found }: { simulation: Simulation }) {
   const percent = percentDone(found);
   return (
-    <div className={css.progress} role="status">
+    <div className={css.progress}>
       <Progress
         value={percent}
         aria-label="Progress"
         animated={found.state === "RUNNING"}
         size="lg"
       />
-      <span>
+      <span role="status">
         {found.state === "QUEUED"
           ? "It begins as soon as no other simulation runs."
-          : `${found.jobs_ended.toLocaleString("en")} of ${pluralize(found.jobs_total, "job")} have ended, over all runs.`}{" "}
+          : "The simulation runs."}{" "}
         You may leave the page; the result stays at this address.
       </span>
+      {found.state === "QUEUED" ? null : (
+        <span className="dim">
+          {`${found.jobs_ended.toLocaleString("en")} of ${pluralize(found.jobs_total, "job")} have ended, over all runs.`}
+        </span>
+      )}
     </div>
   );
 }

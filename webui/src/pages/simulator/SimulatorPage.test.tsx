@@ -304,3 +304,26 @@ test("a simulation that failed says why, and one that is not there is none", asy
   renderPages(PAGES, `/simulator/${ID}`);
   expect(await screen.findByText("No such simulation")).toBeVisible();
 });
+
+test("a lone sign changes no number of GPUs, and makes way for it", async () => {
+  const requests = serve({
+    ...answers,
+    "POST /simulations": aSimulation({ state: "QUEUED" }),
+    [`GET /simulations/${ID}`]: aSimulation({ runs: [aRun("fifo", 3600)] }),
+  });
+  renderPages(PAGES, "/simulator?vc=vision&policies=fifo");
+  const form = await screen.findByRole("form", { name: "What to simulate" });
+  await userEvent.click(await within(form).findByRole("button", { name: /vision had more/ }));
+  const field = within(form).getByRole("textbox", { name: "GPUs more, or fewer" });
+  await userEvent.clear(field);
+  await userEvent.type(field, "-{Enter}");
+  expect(requests.filter(({ method }) => method === "POST")).toHaveLength(0);
+  await userEvent.tab();
+  expect(field).toHaveValue("+16");
+  await userEvent.clear(field);
+  await userEvent.type(field, "-8");
+  await userEvent.click(within(form).getByRole("button", { name: "Simulate" }));
+  await screen.findByRole("heading", { name: "Simulation" });
+  const body = (await requests.find(({ method }) => method === "POST")?.json()) as SimulationBody;
+  expect(body.changes).toEqual([{ virtual_cluster: "vision", gpu_model: "A100", gpus: -8 }]);
+});

@@ -15,7 +15,7 @@ import { ShowMore } from "@/ui/ShowMore";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { StaleNote } from "@/ui/StaleNote";
 import { RelativeTime } from "@/ui/Time";
-import { notifyError } from "@/ui/notify";
+import { notifyError, notifySuccess } from "@/ui/notify";
 import { PageTable } from "@/ui/table/PageTable";
 import type { Column } from "@/ui/table/columns";
 import css from "./StorageFilesPage.module.css";
@@ -101,7 +101,7 @@ function fileColumns(storage: string, path: string, writable: boolean): Column<S
     {
       id: "size",
       header: "Size",
-      width: "110px",
+      width: "84px",
       align: "end",
       cell: (entry) => (entry.type === "file" ? formatBytes(entry.size) : entry.type),
       sortValue: (entry) => entry.size,
@@ -110,6 +110,7 @@ function fileColumns(storage: string, path: string, writable: boolean): Column<S
       id: "modified_at",
       header: "Modified",
       width: "130px",
+      optional: "phone",
       cell: (entry) => <RelativeTime at={entry.modified_at} />,
       sortValue: (entry) => entry.modified_at,
     },
@@ -137,14 +138,31 @@ interface EntryProps {
 function EntryLink({ storage, path, entry }: EntryProps) {
   if (entry.type === "folder") {
     return (
-      <Link to="/storages/$name" params={{ name: storage }} search={{ path }}>
+      <Link
+        to="/storages/$name"
+        params={{ name: storage }}
+        search={{ path }}
+        className={css.name}
+        title={entry.name}
+      >
         {entry.name}/
       </Link>
     );
   }
-  if (entry.type !== "file") return <span className="dim">{entry.name}</span>;
+  if (entry.type !== "file") {
+    return (
+      <span className={`dim ${css.name}`} title={entry.name}>
+        {entry.name}
+      </span>
+    );
+  }
   return (
-    <a href={downloadUrl(storage, path)} download={entry.name}>
+    <a
+      href={downloadUrl(storage, path)}
+      download={entry.name}
+      className={css.name}
+      title={entry.name}
+    >
       {entry.name}
     </a>
   );
@@ -173,18 +191,22 @@ function Remove({ storage, path, entry }: EntryProps) {
 
 function Upload({ name, path }: { name: string; path: string }) {
   const queries = useQueryClient();
-  const [progress, setProgress] = useState("");
+  const [progress, setProgress] = useState({ file: "", bytes: "" });
   const uploading = useMutation({
     mutationFn: async (files: File[]) => {
       for (const [index, file] of files.entries()) {
         const which = `${index + 1} of ${pluralize(files.length, "file")}`;
         await uploadFile(name, inner(path, file.name), file, (bytes) =>
-          setProgress(`${which}: ${formatBytes(bytes)} of ${formatBytes(file.size)}`),
+          setProgress({
+            file: which,
+            bytes: `: ${formatBytes(bytes)} of ${formatBytes(file.size)}`,
+          }),
         );
       }
     },
+    onSuccess: (_done, files) => notifySuccess(`${pluralize(files.length, "file")} uploaded`),
     onSettled: () => {
-      setProgress("");
+      setProgress({ file: "", bytes: "" });
       return queries.invalidateQueries({ queryKey: ["storage-files", name] });
     },
     onError: (error) =>
@@ -192,8 +214,10 @@ function Upload({ name, path }: { name: string; path: string }) {
   });
   return (
     <>
-      <span className="dim" role="status">
-        {progress}
+      <span className="dim">
+        {/* Without the bytes, which would be announced one by one. */}
+        <span role="status">{progress.file}</span>
+        {progress.bytes}
       </span>
       <FileButton multiple onChange={(files) => uploading.mutate(files)}>
         {(props) => (

@@ -1,9 +1,10 @@
-import { ActionIcon, Button, Modal, SegmentedControl, Textarea } from "@mantine/core";
+import { ActionIcon, Button, SegmentedControl, Textarea } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { errorMessage } from "@/api/errors";
 import { check, convert, type ForeignFormat } from "@/api/jobs";
 import type { Converted } from "@/api/types";
+import { Dialog } from "@/ui/Dialog";
 import { FilePicker } from "@/ui/FilePicker";
 import { FormattedMessage } from "@/ui/FormattedMessage";
 import { Icon } from "@/ui/Icon";
@@ -50,7 +51,7 @@ export function ConvertDialog({ open, onClose, onConverted }: Props) {
     },
   });
   return (
-    <Modal opened={open} onClose={onClose} title="Import a job" size={760} centered>
+    <Dialog opened={open} onClose={onClose} title="Import a job" size={760}>
       <div className={css.form}>
         <SegmentedControl
           aria-label="Format"
@@ -93,7 +94,7 @@ export function ConvertDialog({ open, onClose, onConverted }: Props) {
           </Button>
         </div>
       </div>
-    </Modal>
+    </Dialog>
   );
 }
 

@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { jobs } from "@/api/jobs";
 import { me } from "@/api/session";
+import { ReadNote } from "@/ui/ReadNote";
 import { Section } from "@/ui/Section";
 import { RelativeTime } from "@/ui/Time";
 import css from "./SubmitPage.module.css";
@@ -11,11 +12,13 @@ const MOST = 5;
 /** The newest jobs of the reader, to start a new one from. */
 export function History() {
   const { data: user } = useQuery(me);
-  const { data } = useQuery({
+  const query = useQuery({
     ...jobs({ owner: user?.username ?? "", limit: MOST }),
     enabled: user !== undefined,
   });
-  if (!data || data.results.length === 0) return null;
+  const { data } = query;
+  if (!data || data.results.length === 0)
+    return <ReadNote query={query} what="list of your earlier jobs" />;
   return (
     <Section title="Start from an earlier job">
       <ul className={css.examples}>

@@ -10,13 +10,15 @@ interface Props {
   images: Image[];
   /** Those that the user saved from containers, the newest first. */
   saved: ImageSave[];
+  /** Why there is no catalogue to choose from. */
+  unread: string | null;
   value: string;
   onChange: (image: string) => void;
 }
 
 /** Any image may be typed; those of the catalogue say what is in them, and whether a node has the
  * driver for them. */
-export function ImagePicker({ title, images, saved, value, onChange }: Props) {
+export function ImagePicker({ title, images, saved, unread, value, onChange }: Props) {
   const known = new Map(images.map((image) => [image.name, image]));
   const mine = new Map([...saved].reverse().map((save) => [save.reference, save]));
   const names = images.map(({ name }) => name);
@@ -36,6 +38,7 @@ export function ImagePicker({ title, images, saved, value, onChange }: Props) {
               ]
             : names
         }
+        error={unread}
         value={value}
         onChange={onChange}
         // The list is short: what is chosen already does not hide the others.

@@ -30,6 +30,7 @@ import {
   withVirtualCluster,
 } from "@/features/job-file/jobForm";
 import { Icon } from "@/ui/Icon";
+import { unreadText } from "@/ui/ReadNote";
 import { Adder } from "./Adder";
 import { ImagePicker } from "./ImagePicker";
 import css from "./JobFormPane.module.css";
@@ -50,9 +51,11 @@ const CLASSES = [
 export function JobFormPane({ text, onText }: Props) {
   const { data: user } = useQuery(me);
   const { data: schema } = useQuery(jobSchema);
-  const { data: catalogue = [] } = useQuery(images);
+  const imagesQuery = useQuery(images);
+  const { data: catalogue = [] } = imagesQuery;
   const { data: saved = [] } = useQuery(savedImages);
-  const { data: mountable = [] } = useQuery(storages);
+  const storagesQuery = useQuery(storages);
+  const { data: mountable = [] } = storagesQuery;
   const { data: vcs = [] } = useQuery(virtualClusters);
   const defaultImages = new Map(vcs.map((vc) => [vc.name, vc.default_image]));
   const form = readForm(text);
@@ -86,6 +89,7 @@ export function JobFormPane({ text, onText }: Props) {
         title={docs(["prerequisites", 0, "uri"])}
         images={imagesFor(catalogue, form.virtualCluster)}
         saved={saved}
+        unread={unreadText(imagesQuery, "catalogue of images")}
         value={form.image}
         onChange={(image) => onText(withImage(text, image))}
       />
@@ -110,6 +114,7 @@ export function JobFormPane({ text, onText }: Props) {
         label="Storages"
         title={docs(["extras", "storages"])}
         description={copiesText(mountable, form.storages)}
+        error={unreadText(storagesQuery, "list of storages")}
         data={[...new Set([...mountable.map((one) => one.name), ...form.storages])]}
         value={form.storages}
         onChange={(names) => onText(withStorages(text, names))}

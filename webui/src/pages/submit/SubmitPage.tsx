@@ -43,8 +43,9 @@ export function SubmitPage() {
       </>
     );
   }
-  // The key begins a new draft when another job or template is to be copied.
-  return <Writer key={JSON.stringify(start)} start={start} />;
+  // The key begins a new draft when another job or template is to be copied, and for another user,
+  // who may have logged in in another tab.
+  return <Writer key={JSON.stringify([user?.username, start])} start={start} />;
 }
 
 function Writer({ start }: { start: SubmitSearch }) {

@@ -5,18 +5,20 @@ import type { VirtualCluster } from "@/api/types";
 import { shortModel } from "@/format/names";
 import { useLiveQueries } from "@/live/live";
 import { ownedGpusByModel, unavailableGpus } from "@/features/virtualClusters/ownedGpus";
+import { ReadNote } from "@/ui/ReadNote";
 import { Section } from "@/ui/Section";
 import { UsageBar } from "@/ui/UsageBar";
 import css from "./VirtualClusterList.module.css";
 
 /** What the visitor's virtual clusters own and how much of it is free now. */
 export function VirtualClusterList() {
-  const { data } = useQuery(virtualClusters);
+  const query = useQuery(virtualClusters);
   useLiveQueries("cluster", "", [virtualClusters.queryKey], 3000);
-  const mine = data?.filter((vc) => vc.role !== null);
-  if (!mine || mine.length === 0) return null;
+  const mine = query.data?.filter((vc) => vc.role !== null) ?? [];
+  if (mine.length === 0) return <ReadNote query={query} what="list of virtual clusters" />;
   return (
     <Section title="Your virtual clusters">
+      <ReadNote query={query} what="list of virtual clusters" />
       <ul className={css.list}>
         {mine.map((vc) => (
           <VirtualClusterItem key={vc.name} vc={vc} />

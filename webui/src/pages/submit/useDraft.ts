@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useRouterState } from "@tanstack/react-router";
-import { useState } from "react";
+import { useMemo, useState } from "react";
 import { images } from "@/api/admin";
 import { virtualClusters } from "@/api/virtualClusters";
 import { job } from "@/api/jobs";
@@ -9,11 +9,9 @@ import { template } from "@/api/templates";
 import { EXAMPLES, type ExampleSettings } from "./examples";
 import { withJsonLines } from "@/features/job-file/changeJobFile";
 import { fromTemplate } from "@/features/job-file/jobForm";
+import { forgetDraft, readDraft, storeDraft } from "@/features/job-file/storedDraft";
 import { maskSecrets, withNextName } from "./jobFileText";
 import type { SubmitSearch } from "./searchParams";
-
-const STORAGE_KEY = "skep-draft";
-const ENTRY_KEY = "skep-draft-entry";
 
 interface Draft {
   /** null while the job or template to be copied is read. */
@@ -24,41 +22,40 @@ interface Draft {
   forget: () => void;
 }
 
-/** The job file being written: kept for this tab, so that a look elsewhere does not lose it. A copy of
- * a job or template begins anew, except after a reload and on the way back to it. */
+/** The job file being written: kept for its user in this tab, so that a look elsewhere does not lose
+ * it. A copy of a job or template begins anew, except after a reload and on the way back to it. */
 export function useDraft({ from, template: name, parameters }: SubmitSearch): Draft {
+  const { data: user } = useQuery(me);
   const ground = useExampleSettings();
   const original = useQuery({ ...job(from ?? ""), enabled: from !== undefined });
   const published = useQuery({ ...template(name ?? ""), enabled: name !== undefined });
   // Of the browser's history: another one is another copy.
   const entry = useRouterState({ select: ({ location }) => location.state.__TSR_key });
-  const [written, setWritten] = useState<string | null>(() =>
-    !(from ?? name) || sessionStorage.getItem(ENTRY_KEY) === entry
-      ? sessionStorage.getItem(STORAGE_KEY)
-      : null,
-  );
+  const isCopy = (from ?? name) !== undefined;
+  const [written, setWritten] = useState<string | null>(null);
+  const username = user?.username;
+  const kept = useMemo(() => {
+    const draft = username === undefined ? null : readDraft(username);
+    return draft && (!isCopy || draft.entry === entry) ? draft.text : null;
+  }, [username, isCopy, entry]);
   const copied = original.data ? withNextName(withJsonLines(original.data.spec_text)) : null;
   const filled = published.data
     ? fromTemplate(published.data.text, parameters ?? {}, ground.virtualCluster)
     : null;
   const start = from ? copied : name ? filled : (EXAMPLES[0]?.text(ground) ?? "");
   return {
-    text: written ?? start,
+    text: written ?? kept ?? start,
     ground,
     error: from ? original.error : name ? published.error : null,
     write: (text) => {
       setWritten(text);
-      storeDraft(maskSecrets(text));
-      sessionStorage.setItem(ENTRY_KEY, entry ?? "");
+      // Values of secrets stay in the page: the storage of the tab lies in the clear on the disk.
+      const masked = maskSecrets(text);
+      if (masked === null || username === undefined) forgetDraft();
+      else storeDraft({ user: username, entry: entry ?? "", text: masked });
     },
-    forget: () => sessionStorage.removeItem(STORAGE_KEY),
+    forget: forgetDraft,
   };
-}
-
-/** Values of secrets stay in the page: the storage of the tab lies in the clear on the disk. */
-function storeDraft(text: string | null) {
-  if (text === null) sessionStorage.removeItem(STORAGE_KEY);
-  else sessionStorage.setItem(STORAGE_KEY, text);
 }
 
 function useExampleSettings(): ExampleSettings {

@@ -1,4 +1,4 @@
-import { Button, Loader, Modal, Select } from "@mantine/core";
+import { Button, Loader, Select } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useEffectEvent, useMemo, useState } from "react";
 import { me } from "@/api/session";
@@ -8,6 +8,7 @@ import { virtualClusters } from "@/api/virtualClusters";
 import { CheckResultPanel } from "@/features/job-file/CheckResultPanel";
 import { fromTemplate } from "@/features/job-file/jobForm";
 import { losesStorage, useSubmit } from "@/features/job-file/useSubmit";
+import { Dialog } from "@/ui/Dialog";
 import css from "./templates.module.css";
 
 interface Props {
@@ -46,7 +47,7 @@ function Checked({ template, parameters, onEdit, onClose, names }: Props & { nam
   useEffect(() => check(), [text]);
   const blocked = !current?.result.valid || (losesStorage(current.result) && !act.lossAccepted);
   return (
-    <Modal opened onClose={onClose} title={`Submit ${template.title}`} size={560} centered>
+    <Dialog opened onClose={onClose} title={`Submit ${template.title}`} size={560}>
       <Select
         label="Virtual cluster"
         data={names}
@@ -87,6 +88,6 @@ function Checked({ template, parameters, onEdit, onClose, names }: Props & { nam
           Submit
         </Button>
       </div>
-    </Modal>
+    </Dialog>
   );
 }

@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { templates, type TemplateSummary } from "@/api/templates";
 import { pluralize } from "@/format/numbers";
-import { EmptyState } from "@/ui/EmptyState";
+import { EmptyPage, EmptyState } from "@/ui/EmptyState";
 import { ExportButton } from "@/ui/ExportButton";
 import { FilterInput } from "@/ui/FilterInput";
 import { FormattedMessage } from "@/ui/FormattedMessage";
@@ -30,6 +30,7 @@ export function TemplatesPage() {
       search: (old) => ({ ...old, cursor: undefined, ...part }),
       replace: true,
     });
+  const onFirstPage = search.cursor ? () => change({}) : undefined;
   return (
     <>
       <PageHeader title="Templates" note="Job files to start from">
@@ -65,10 +66,18 @@ export function TemplatesPage() {
           w={130}
         />
       </search>
-      <QueryState query={list} what="list of templates" rows={6} height={110}>
+      <QueryState
+        query={list}
+        what="list of templates"
+        rows={6}
+        height={110}
+        onFirstPage={onFirstPage}
+      >
         {(page) => (
           <>
-            {page.results.length === 0 ? (
+            {page.results.length === 0 && onFirstPage ? (
+              <EmptyPage onFirstPage={onFirstPage} />
+            ) : page.results.length === 0 ? (
               <EmptyState title="No template here">
                 {search.whose === "mine"
                   ? "Publish one from the page of a job of yours: Clone, then “Save as template”."

@@ -17,6 +17,7 @@ import { PageHeader } from "@/ui/PageHeader";
 import { QueryState } from "@/ui/QueryState";
 import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
+import { unreadText } from "@/ui/ReadNote";
 import { type Grouping, GROUPINGS, type Range, type UsageSearch } from "./searchParams";
 import css from "./UsagePage.module.css";
 
@@ -95,7 +96,7 @@ interface ToolsProps {
 
 function Tools({ search }: ToolsProps) {
   const navigate = useNavigate({ from: "/usage" });
-  const { data: known } = useQuery(virtualClusters);
+  const vcs = useQuery(virtualClusters);
   const change = (part: UsageSearch) =>
     void navigate({ search: (old) => ({ ...old, ...part }), replace: true });
   return (
@@ -134,7 +135,8 @@ function Tools({ search }: ToolsProps) {
       <Select
         aria-label="Virtual cluster"
         placeholder="Any virtual cluster"
-        data={known?.map(({ name }) => name) ?? []}
+        data={vcs.data?.map(({ name }) => name) ?? []}
+        nothingFoundMessage={unreadText(vcs, "list of virtual clusters") ?? "None"}
         value={search.vc ?? null}
         onChange={(vc) => change({ vc: vc ?? undefined })}
         clearable

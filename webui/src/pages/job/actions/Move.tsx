@@ -6,6 +6,7 @@ import type { Job } from "@/api/types";
 import { ConfirmButton } from "@/ui/ConfirmButton";
 import { FormDialog } from "@/ui/FormDialog";
 import { Icon } from "@/ui/Icon";
+import { ReadNote } from "@/ui/ReadNote";
 import { useJobChange } from "./useJobChange";
 
 const WHAT_FOLLOWS =
@@ -59,7 +60,8 @@ export function MoveDialogButton({ job }: { job: Job }) {
 }
 
 function MoveDialog({ job, onClose }: { job: Job; onClose: () => void }) {
-  const { data: tasks = [] } = useQuery(tasksQuery(job.id));
+  const query = useQuery(tasksQuery(job.id));
+  const { data: tasks = [] } = query;
   const [chosen, setChosen] = useState<string | null>(null);
   const moving = useMove(job);
   const nodes = [
@@ -77,6 +79,7 @@ function MoveDialog({ job, onClose }: { job: Job; onClose: () => void }) {
       }}
       onClose={onClose}
     >
+      <ReadNote query={query} what="list of its nodes" />
       <Select
         label="Node"
         data={nodes}

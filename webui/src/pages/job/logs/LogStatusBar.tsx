@@ -17,7 +17,8 @@ interface Props {
 export function LogStatusBar({ view, follow, onStart, onEnd, onEarlier }: Props) {
   return (
     <div className={css.foot}>
-      <span className={css.state} data-live={(follow && !view.complete) || undefined}>
+      {/* That it ended, or that the connection is lost; never the lines themselves. */}
+      <span className={css.state} data-live={(follow && !view.complete) || undefined} role="status">
         {view.error && view.lines.length > 0
           ? "Connection lost; trying again"
           : positionText(view, follow)}

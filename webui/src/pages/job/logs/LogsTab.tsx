@@ -8,6 +8,7 @@ import type { LogFilter } from "@/api/logs";
 import type { Job, Stream } from "@/api/types";
 import { formatDateTime } from "@/format/time";
 import { EmptyState, ErrorState } from "@/ui/EmptyState";
+import { ReadNote } from "@/ui/ReadNote";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { notifyError } from "@/ui/notify";
 import { LogLines } from "./LogLines";
@@ -34,7 +35,7 @@ interface Props {
 
 export function LogsTab({ job, rank, attempt, stream, find, line }: Props) {
   const navigate = useNavigate({ from: "/jobs/$id" });
-  const { data: all } = useQuery(tasks(job.id));
+  const query = useQuery(tasks(job.id));
   const choose = (part: LogFilter) =>
     void navigate({
       search: (old) => ({ ...old, find: undefined, line: undefined, ...part }),
@@ -44,16 +45,19 @@ export function LogsTab({ job, rank, attempt, stream, find, line }: Props) {
     void navigate({ search: (old) => ({ ...old, line: lineLink(to) }), replace: true });
   if (job.logs_deleted_at) return <Deleted job={job} />;
   return (
-    // The key begins a new log when another part of it is chosen.
-    <LogPane
-      key={`${rank} ${attempt} ${stream} ${find}`}
-      job={job}
-      filter={{ rank, attempt, stream }}
-      find={find}
-      link={line}
-      onLink={linkTo}
-      tools={{ tasks: all ?? [], onChoose: choose }}
-    />
+    <>
+      <ReadNote query={query} what="list of tasks" wide />
+      {/* The key begins a new log when another part of it is chosen. */}
+      <LogPane
+        key={`${rank} ${attempt} ${stream} ${find}`}
+        job={job}
+        filter={{ rank, attempt, stream }}
+        find={find}
+        link={line}
+        onLink={linkTo}
+        tools={{ tasks: query.data ?? [], onChoose: choose }}
+      />
+    </>
   );
 }
 

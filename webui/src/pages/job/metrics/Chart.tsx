@@ -1,7 +1,7 @@
 import { useComputedColorScheme } from "@mantine/core";
 import { useEffect, useMemo, useRef, useState } from "react";
 import uPlot from "uplot";
-import { lineColor } from "@/features/metrics/charts";
+import { chartText, lineColor } from "@/features/metrics/charts";
 import type { Mark } from "@/features/metrics/marks";
 import { pluralize } from "@/format/numbers";
 import { chartOptions } from "./chartOptions";
@@ -67,6 +67,10 @@ export function Chart({ title, lines, each, step, max, format, marks }: Props) {
     plot.current?.setData([data.times, ...data.rows]);
   }, [data, labels, summary, scheme, max, format, marks]);
 
+  const words = useMemo(
+    () => chartText(title, labels, data.rows, format),
+    [title, labels, data, format],
+  );
   const at = cursor ?? data.times.length - 1;
   return (
     <figure className={css.chart}>
@@ -76,7 +80,7 @@ export function Chart({ title, lines, each, step, max, format, marks }: Props) {
           <span className="dim">Mean and range of {pluralize(lines.length, each)}</span>
         ) : null}
       </figcaption>
-      <div ref={box} className={css.plot} role="img" aria-label={title} />
+      <div ref={box} className={css.plot} role="img" aria-label={words} />
       <ul className={css.legend}>
         {labels.map((label, index) => {
           const value = data.rows[index]?.[at];

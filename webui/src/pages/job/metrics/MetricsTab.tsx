@@ -9,6 +9,7 @@ import { isFinished } from "@/features/jobs/permissions";
 import { taskName } from "@/format/names";
 import { EmptyState, ErrorState } from "@/ui/EmptyState";
 import { SkeletonRows } from "@/ui/Skeleton";
+import { ReadNote } from "@/ui/ReadNote";
 import { Chart } from "./Chart";
 import { attemptMarks } from "./attemptMarks";
 import { gpuSeries, inUnit, isMeasured, taskSeries } from "./series";
@@ -61,6 +62,16 @@ const RATES = [
 ] as const;
 
 export default function MetricsTab({ job }: { job: Job }) {
+  const own = useQuery(userMetrics(job.id, !isFinished(job.state)));
+  return (
+    <>
+      <ReadNote query={own} what="metrics in its log" wide />
+      <Samples job={job} own={own.data} />
+    </>
+  );
+}
+
+function Samples({ job, own }: { job: Job; own: OwnMetrics | undefined }) {
   const [span, setSpan] = useState("all");
   const read = useQuery({
     ...metrics(job.id, spanToAsk(job, span)),
@@ -69,7 +80,6 @@ export default function MetricsTab({ job }: { job: Job }) {
       return state.data?.tasks.some((task) => task.points.length > 0) ? 30_000 : 5000;
     },
   });
-  const own = useQuery(userMetrics(job.id, !isFinished(job.state))).data;
   const attempts = useQuery({ ...jobAttempts(job.id), enabled: job.attempt > 1 }).data;
   const marks = useMemo(() => (attempts ? attemptMarks(attempts) : NO_MARKS), [attempts]);
   if (read.isPending) return <SkeletonRows rows={6} />;

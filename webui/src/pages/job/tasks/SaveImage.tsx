@@ -16,6 +16,7 @@ import { usePoll } from "@/live/live";
 import { CopyButton } from "@/ui/CopyButton";
 import { FormDialog } from "@/ui/FormDialog";
 import { Icon } from "@/ui/Icon";
+import { isUnread, ReadNote } from "@/ui/ReadNote";
 import { notifyError } from "@/ui/notify";
 import { RelativeTime } from "@/ui/Time";
 import css from "./SaveImage.module.css";
@@ -73,16 +74,17 @@ export function SaveImageButton({ job, task }: { job: Job; task: Task }) {
 /** The saves of one task, with how far they are; nothing where there is none. */
 export function ImageSaveList({ job, task }: { job: Job; task: Task }) {
   const poll = usePoll(2000);
-  const { data } = useQuery({
+  const query = useQuery({
     ...imageSaves(job.id),
     enabled: job.may_exec,
     refetchInterval: ({ state }) => (state.data?.some(isOpen) ? poll : false),
   });
-  const mine = data?.filter((save) => save.task === taskName(task)) ?? [];
-  if (mine.length === 0) return null;
+  const mine = query.data?.filter((save) => save.task === taskName(task)) ?? [];
+  if (mine.length === 0 && !isUnread(query)) return null;
   return (
     <section aria-label="Saved as images">
       <h3 className={css.title}>Saved as images</h3>
+      <ReadNote query={query} what="list of its saved images" />
       <ul className={css.saves}>
         {mine.map((save) => (
           <SaveRow key={save.id} job={job} save={save} />
@@ -99,8 +101,10 @@ function SaveRow({ job, save }: { job: Job; save: ImageSave }) {
         {save.reference} <CopyButton text={save.reference} label="Copy the name of the image" />
         {isOpen(save) ? <CancelButton job={job} save={save} /> : null}
       </span>
-      <span className={css.note} role={isOpen(save) ? "status" : undefined}>
-        {noteOf(save)}
+      <span className={css.note}>
+        {/* Without the percents, which would be announced one by one. */}
+        <span role="status">{noteOf(save)}</span>
+        {save.state === "PUSHING" ? ` ${save.percent} %` : null}
         {save.ended_at ? (
           <>
             {" "}
@@ -146,7 +150,7 @@ function noteOf(save: ImageSave): string {
     case "SAVING":
       return "The node reads the container";
     case "PUSHING":
-      return `Pushed ${save.percent} %`;
+      return "Pushed";
     case "DONE":
       return save.size ? `Saved ${formatBytes(save.size)} of changes` : "Saved";
     case "FAILED":

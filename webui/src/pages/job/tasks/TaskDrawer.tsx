@@ -9,6 +9,7 @@ import { CopyButton } from "@/ui/CopyButton";
 import { CopyableCode } from "@/ui/CopyableCode";
 import { Icon } from "@/ui/Icon";
 import { LinkButton } from "@/ui/LinkButton";
+import { isUnread, ReadNote } from "@/ui/ReadNote";
 import { StateBadge } from "@/ui/StateBadge";
 import { ElapsedTime, RelativeTime } from "@/ui/Time";
 import { diagnosisTitle } from "../failure/labels";
@@ -164,13 +165,14 @@ const STREAMS: Stream[] = ["stdout", "stderr"];
 /** Every attempt of one task with its end and its own log files; nothing where there was one. */
 function TaskAttempts({ job, task }: { job: Job; task: Task }) {
   const more = task.attempt !== null && (task.attempt.index > 1 || task.attempt.retry > 0);
-  const { data } = useQuery({ ...taskAttempts(job.id, task.rank), enabled: more });
-  if (!more || !data) return null;
+  const query = useQuery({ ...taskAttempts(job.id, task.rank), enabled: more });
+  if (!more || (!query.data && !isUnread(query))) return null;
   return (
     <section aria-label="All attempts">
       <h3 className={css.title}>All attempts</h3>
+      <ReadNote query={query} what="list of its attempts" />
       <ol className={css.attempts}>
-        {data.map((attempt) => (
+        {query.data?.map((attempt) => (
           <AttemptRow
             key={attempt.id}
             name={taskName(task)}

@@ -7,25 +7,36 @@ import css from "./Terminal.module.css";
 import "@xterm/xterm/css/xterm.css";
 
 const SCROLLBACK = 5000;
+/** All other keys are the shell's, the tab key included. */
+export const LEAVE_KEYS = "Ctrl+Shift+L";
 
 interface Props {
   attempt: string;
   label: string;
   onOpen: () => void;
   onEnd: (end: End) => void;
+  /** The keyboard is to go on outside of the terminal. */
+  onLeave: () => void;
 }
 
 /** A terminal on a shell in the attempt's container, for as long as it is on the page. */
-export function TerminalScreen({ attempt, label, onOpen, onEnd }: Props) {
+export function TerminalScreen({ attempt, label, onOpen, onEnd, onLeave }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const shown = useRef<Terminal | null>(null);
   const scheme = useComputedColorScheme();
   const opened = useEffectEvent(onOpen);
   const ended = useEffectEvent(onEnd);
+  const left = useEffectEvent(onLeave);
 
   useEffect(() => {
     if (!box.current) return undefined;
     const terminal = openTerminal(box.current, label);
+    terminal.attachCustomKeyEventHandler((event) => {
+      if (!isLeaving(event)) return true;
+      event.preventDefault();
+      if (event.type === "keydown") left();
+      return false;
+    });
     const fit = new FitAddon();
     terminal.loadAddon(fit);
     fit.fit();
@@ -63,12 +74,16 @@ export function TerminalScreen({ attempt, label, onOpen, onEnd }: Props) {
   return <div ref={box} className={css.screen} />;
 }
 
+function isLeaving({ ctrlKey, shiftKey, code }: KeyboardEvent): boolean {
+  return ctrlKey && shiftKey && code === "KeyL";
+}
+
 function openTerminal(box: HTMLElement, label: string): Terminal {
   const root = document.documentElement;
   const terminal = new Terminal({
     fontFamily: getComputedStyle(root).getPropertyValue("--mono"),
     fontSize: 13,
-    cursorBlink: true,
+    cursorBlink: !matchMedia("(prefers-reduced-motion: reduce)").matches,
     scrollback: SCROLLBACK,
     screenReaderMode: true,
     theme: terminalTheme(root),

@@ -1,16 +1,16 @@
 import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { useState } from "react";
+import { useRef, useState } from "react";
 import { tasks } from "@/api/jobs";
 import type { Job, Task } from "@/api/types";
 import { taskName } from "@/format/names";
-import { EmptyState } from "@/ui/EmptyState";
+import { EmptyState, ErrorState } from "@/ui/EmptyState";
 import { CopyButton } from "@/ui/CopyButton";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { TaskPicker } from "../logs/TaskPicker";
 import { execCommand } from "../labels";
-import { TerminalScreen } from "./TerminalScreen";
+import { LEAVE_KEYS, TerminalScreen } from "./TerminalScreen";
 import type { End } from "./ExecSession";
 import css from "./Terminal.module.css";
 
@@ -25,7 +25,10 @@ export default function TerminalTab({ job, rank }: { job: Job; rank: number | un
     );
   }
   if (list.isPending) return <SkeletonRows rows={8} />;
-  return <Choice job={job} tasks={list.data ?? []} rank={rank} />;
+  if (!list.data) {
+    return <ErrorState error={list.error} what="list of tasks" retry={() => void list.refetch()} />;
+  }
+  return <Choice job={job} tasks={list.data} rank={rank} />;
 }
 
 /** Which task's shell: the one of the address, else the first that runs now, also after its end. */
@@ -65,12 +68,13 @@ function Shell({ job, task, picker }: ShellProps) {
   const [number, setNumber] = useState(0);
   const [end, setEnd] = useState<End | null>(null);
   const [open, setOpen] = useState(false);
+  const tools = useRef<HTMLDivElement>(null);
   const { attempt } = task;
   const command = execCommand(job, task);
   if (!attempt) return <EmptyState title={`${taskName(task)} does not run`} />;
   return (
     <div className={css.pane}>
-      <div className={css.tools}>
+      <div className={css.tools} ref={tools} tabIndex={-1} role="group" aria-label="Shell">
         {picker}
         <span role="status" className={css.state} data-end={end?.kind}>
           {end ? endText(end) : open ? `Shell on ${attempt.node}` : "Connecting…"}
@@ -88,6 +92,7 @@ function Shell({ job, task, picker }: ShellProps) {
           </Button>
         ) : null}
         <span className={css.hint}>
+          <span className={css.leave}>{LEAVE_KEYS} leaves the terminal</span>
           <code>{command}</code>
           <CopyButton text={command} label="Copy the command" />
         </span>
@@ -95,9 +100,10 @@ function Shell({ job, task, picker }: ShellProps) {
       <TerminalScreen
         key={number}
         attempt={attempt.id}
-        label={`Terminal of ${taskName(task)}`}
+        label={`Terminal of ${taskName(task)}; ${LEAVE_KEYS} leaves it`}
         onOpen={() => setOpen(true)}
         onEnd={setEnd}
+        onLeave={() => tools.current?.focus()}
       />
     </div>
   );

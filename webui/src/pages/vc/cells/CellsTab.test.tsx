@@ -1,10 +1,10 @@
-import { screen, within } from "@testing-library/react";
+import { screen, waitFor, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, test, vi } from "vitest";
 import type { OwnedType, VcCells } from "@/api/virtualClusters";
 import { A100, aCell, aChain } from "@/test/cells";
 import { renderPage } from "@/test/render";
-import { serve } from "@/test/server";
+import { refusal, serve } from "@/test/server";
 import { CellsTab } from "./CellsTab";
 
 vi.mock("@/live/live", () => ({ useLiveQueries: () => undefined, usePoll: () => false }));
@@ -152,4 +152,29 @@ test("what the cluster cannot give any more is said", async () => {
   const short = { virtual_cluster: "vision", chain: "a100", cell_type: "node", asked: 5, got: 4 };
   show({ shortfalls: [short] });
   expect(await screen.findByRole("alert")).toHaveTextContent("has only 4 of them");
+});
+
+test("more cells that could not be read are said, and read again", async () => {
+  let away = true;
+  const first = aChain([node], { types: [type], more: 1 });
+  serve({
+    "GET /cells": { revision: 1, source: "inventory", chains: [A100], pins: [] },
+    "GET /virtual-clusters/vision/cells": (request: Request) => {
+      const more = new URL(request.url).searchParams.has("after");
+      if (more && away) return refusal(503, "database_away", "The database is away.");
+      const chain = more ? aChain([aCell("half", "v/7")]) : first;
+      return { chains: [chain], borrowed_in: 0, shortfalls: [] };
+    },
+  });
+  renderPage(<CellsTab name="vision" admin={false} over={undefined} />);
+  await userEvent.click(await screen.findByRole("button", { name: "Show more (1 left)" }));
+  expect(await screen.findByRole("alert")).toHaveTextContent(
+    "The rest of the cells could not be read: The database is away.",
+  );
+  away = false;
+  await userEvent.click(screen.getByRole("button", { name: "Try again" }));
+  await waitFor(() =>
+    expect(screen.getAllByRole("treeitem", { name: /^half node of 4 A100/ })).toHaveLength(3),
+  );
+  expect(screen.queryByRole("alert")).toBeNull();
 });

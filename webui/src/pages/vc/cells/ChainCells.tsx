@@ -4,6 +4,7 @@ import { Fragment, useMemo, useState } from "react";
 import type { Chain } from "@/api/types";
 import type { OwnedType, VcChain } from "@/api/virtualClusters";
 import { shortModel } from "@/format/names";
+import { ReadNote } from "@/ui/ReadNote";
 import { CellTree } from "./CellTree";
 import { groupByNode as toNodes } from "./groupByNode";
 import { countByLabel, UNUSABLE } from "./labels";
@@ -21,7 +22,7 @@ interface Props {
 
 /** What is owned of one kind of nodes: numbers by type, and the cells themselves. */
 export function ChainCells({ name, chain: first, all, overNodes }: Props) {
-  const { chain, ask, askMore } = useLazyCells(name, first);
+  const { chain, unread, ask, askMore } = useLazyCells(name, first);
   const [litJob, setLitJob] = useState<string | null>(null);
   const levels = useMemo(() => levelsOf(all, chain.chain), [all, chain.chain]);
   const own = useMemo(() => ownCells(chain, levels), [chain, levels]);
@@ -53,6 +54,7 @@ export function ChainCells({ name, chain: first, all, overNodes }: Props) {
           {countByLabel(placed.unplaced)}. A cell gets its place when a job needs it.
         </p>
       ) : null}
+      {unread ? <ReadNote query={unread} what="rest of the cells" /> : null}
       {chain.more > 0 ? (
         <Button variant="default" className={css.more} onClick={askMore}>
           Show more ({chain.more} left)

@@ -1,14 +1,15 @@
-import { useQueries } from "@tanstack/react-query";
+import { useQueries, type UseQueryResult } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { vcCellPart, type CellPart, type VcCells, type VcChain } from "@/api/virtualClusters";
+import { isUnread } from "@/ui/ReadNote";
 import { withChildren } from "./treeCell";
 
 /** A chain with all that was asked for beyond its first cells. */
 export function useLazyCells(name: string, first: VcChain) {
   const [asked, setAsked] = useState<CellPart[]>([]);
-  const answers = useQueries({
+  const { answers, unread } = useQueries({
     queries: asked.map((part) => vcCellPart(name, part)),
-    combine: (results) => results.map((result) => result.data),
+    combine,
   });
   const chain = useMemo(() => mergeParts(first, asked, answers), [first, asked, answers]);
 
@@ -19,12 +20,18 @@ export function useLazyCells(name: string, first: VcChain) {
 
   return {
     chain,
+    /** A part that was asked for and could not be read. */
+    unread,
     ask: (under: string) => ask({ chain: first.chain, under }),
     askMore: () => {
       const after = chain.cells.at(-1)?.address;
       if (after !== undefined) ask({ chain: first.chain, after });
     },
   };
+}
+
+function combine(results: UseQueryResult<VcCells>[]) {
+  return { answers: results.map((result) => result.data), unread: results.find(isUnread) };
 }
 
 function mergeParts(first: VcChain, asked: CellPart[], answers: (VcCells | undefined)[]): VcChain {

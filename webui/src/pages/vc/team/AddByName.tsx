@@ -11,11 +11,13 @@ interface Props {
   verb: string;
   /** The names to choose from; undefined for who knows whom to name and types it. */
   choices: string[] | undefined;
+  /** Why there are no names to choose from. */
+  unread?: string | null;
   onAdd: (name: string) => void;
 }
 
 /** Adds a user or a group by name: administrators of the cluster choose, VC admins type. */
-export function AddByName({ what, label, placeholder, verb, choices, onAdd }: Props) {
+export function AddByName({ what, label, placeholder, verb, choices, unread, onAdd }: Props) {
   const [name, setName] = useState("");
   if (choices) {
     return (
@@ -25,6 +27,7 @@ export function AddByName({ what, label, placeholder, verb, choices, onAdd }: Pr
         data={choices}
         value={null}
         onChange={(chosen) => chosen && onAdd(chosen)}
+        error={unread}
         searchable
         limit={50}
         nothingFoundMessage={`No such ${placeholder.toLowerCase()}`}

@@ -8,6 +8,7 @@ import { Confirm } from "@/ui/ConfirmButton";
 import { Icon } from "@/ui/Icon";
 import { QueryState } from "@/ui/QueryState";
 import { notifyError } from "@/ui/notify";
+import { unreadText } from "@/ui/ReadNote";
 import { AddByName } from "./AddByName";
 import css from "./MembersTab.module.css";
 
@@ -107,7 +108,8 @@ interface AddProps {
 }
 
 function AddGroup({ present, admin, onAdd }: AddProps) {
-  const { data: known = [] } = useQuery({ ...groups, enabled: admin });
+  const query = useQuery({ ...groups, enabled: admin });
+  const { data: known = [] } = query;
   const names = new Set(present.map((row) => row.group));
   const free = known.map((group) => group.name).filter((each) => !names.has(each));
   return (
@@ -117,6 +119,7 @@ function AddGroup({ present, admin, onAdd }: AddProps) {
       placeholder="Group"
       verb="Add group"
       choices={admin ? free : undefined}
+      unread={unreadText(query, "list of groups")}
       onAdd={onAdd}
     />
   );

@@ -10,6 +10,7 @@ import { Icon } from "@/ui/Icon";
 import { notifyError } from "@/ui/notify";
 import { SkeletonRows } from "@/ui/Skeleton";
 import { ListExport } from "@/ui/table/TableExport";
+import { unreadText } from "@/ui/ReadNote";
 import { AddByName } from "./AddByName";
 import { GroupRoles } from "./GroupRoles";
 import { ServiceAccounts } from "./ServiceAccounts";
@@ -143,7 +144,8 @@ function ByGroups({ member: { groups } }: { member: Member }) {
 }
 
 function AddMember({ present, admin, onAdd }: AddProps) {
-  const { data: everybody = [] } = useQuery({ ...users, enabled: admin });
+  const query = useQuery({ ...users, enabled: admin });
+  const { data: everybody = [] } = query;
   const names = new Set(present.map((member) => member.username));
   const free = everybody.map((user) => user.username).filter((each) => !names.has(each));
   return (
@@ -153,6 +155,7 @@ function AddMember({ present, admin, onAdd }: AddProps) {
       placeholder="User name"
       verb="Add"
       choices={admin ? free : undefined}
+      unread={unreadText(query, "list of users")}
       onAdd={onAdd}
     />
   );

@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { policyCheck } from "@/api/simulations";
 import type { PolicyCheck as Checked, VirtualCluster } from "@/api/types";
 import { formatPercent, pluralize } from "@/format/numbers";
+import { isUnread, ReadNote } from "@/ui/ReadNote";
 import css from "./PolicyForecast.module.css";
 
 type Lacking = Checked["lacking"][number];
@@ -9,8 +10,15 @@ type Ended = Checked["ended"];
 
 /** What a policy must know or assumes of jobs, and how many lack it: now, and last month. */
 export function PolicyCheck({ vc, policy }: { vc: string; policy: VirtualCluster["policy"] }) {
-  const { data } = useQuery(policyCheck(vc, policy));
-  const lines = data ? linesOf(data) : [];
+  const query = useQuery(policyCheck(vc, policy));
+  const lines = query.data ? linesOf(query.data) : [];
+  if (isUnread(query)) {
+    return (
+      <div className={css.check}>
+        <ReadNote query={query} what="list of what it asks of jobs" />
+      </div>
+    );
+  }
   if (lines.length === 0) return null;
   return (
     <ul className={css.check} aria-label="What it asks of jobs">

@@ -5,6 +5,7 @@ import { forecastPolicy, isActive, simulation } from "@/api/simulations";
 import type { VirtualCluster } from "@/api/types";
 import { ForecastAnswer } from "@/features/simulations/ForecastAnswer";
 import { percentDone } from "@/features/simulations/labels";
+import { ReadNote } from "@/ui/ReadNote";
 import css from "./PolicyForecast.module.css";
 
 type Choice = VirtualCluster["policy"];
@@ -37,6 +38,7 @@ export function PolicyForecast({ vc, policy }: { vc: string; policy: Choice }) {
   const data = found.data ?? asked.data;
   return (
     <section className={css.forecast} aria-label="Forecast">
+      <ReadNote query={found} what="forecast" />
       {data && isActive(data) ? (
         <div role="status">
           <Progress value={percentDone(data)} aria-label="Progress of the forecast" animated />

@@ -7,6 +7,7 @@ import { byFamily } from "@/features/simulations/labels";
 import { capitalize } from "@/format/names";
 import { FormattedMessage } from "@/ui/FormattedMessage";
 import { LinkButton } from "@/ui/LinkButton";
+import { isUnread, ReadNote } from "@/ui/ReadNote";
 import { notifyError, notifySuccess } from "@/ui/notify";
 import { PolicyCheck } from "./PolicyCheck";
 import { PolicyForecast } from "./PolicyForecast";
@@ -18,7 +19,8 @@ type Choice = VirtualCluster["policy"];
  * is tried in a forecast, and then saved. */
 export function QueuePolicy({ vc, admin }: { vc: VirtualCluster; admin: boolean }) {
   const queries = useQueryClient();
-  const { data } = useQuery(policies);
+  const query = useQuery(policies);
+  const { data } = query;
   const [draft, setDraft] = useState<Choice>();
   const change = useMutation({
     mutationFn: (policy: Choice) => updateVirtualCluster(vc.name, { policy }),
@@ -29,7 +31,14 @@ export function QueuePolicy({ vc, admin }: { vc: VirtualCluster; admin: boolean 
     onError: (error) => notifyError(error),
     onSettled: () => queries.invalidateQueries({ queryKey: virtualClusters.queryKey }),
   });
-  if (!data) return null;
+  if (!data) {
+    return isUnread(query) ? (
+      <section>
+        <h2 className={css.title}>Order of the queue</h2>
+        <ReadNote query={query} what="list of policies" />
+      </section>
+    ) : null;
+  }
   const chosen = draft ?? vc.policy;
   const known = data.policies.find((policy) => policy.name === chosen.name);
   const descriptions = new Map(data.policies.map(({ name, description }) => [name, description]));
@@ -170,7 +179,9 @@ function PolicyField({
       allowDecimal={parameter.type === "number"}
       onBlur={(event) => {
         const typed = Number(event.currentTarget.value);
-        if (event.currentTarget.value !== "" && typed !== Number(value)) onChange(typed);
+        // A lone sign is no number, either.
+        const isNumber = event.currentTarget.value !== "" && Number.isFinite(typed);
+        if (isNumber && typed !== Number(value)) onChange(typed);
       }}
     />
   );

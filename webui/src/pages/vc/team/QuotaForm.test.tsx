@@ -29,7 +29,8 @@ const cluster = {
   jobs: {},
   version: "1",
 };
-const read = { "GET /virtual-clusters": page, "GET /cluster": cluster };
+const cells = { revision: 1, source: "inventory", chains: [], pins: [], gpus: [] };
+const read = { "GET /virtual-clusters": page, "GET /cluster": cluster, "GET /cells": cells };
 
 async function change(value: string) {
   renderPage(<QuotaForm vc={vc} />);
@@ -164,4 +165,61 @@ test("an emptied field is a mistake, and not 0", async () => {
   await userEvent.type(field, "4");
   expect(save).toBeEnabled();
   expect(requests.filter(({ method }) => method === "PUT")).toHaveLength(0);
+});
+
+test("what is changed while the quotas are saved stays, and is saved next", async () => {
+  document.cookie = "skep_csrf=x";
+  let saved: VirtualCluster = vc;
+  let answer: () => void = () => undefined;
+  const requests = serve({
+    ...read,
+    "GET /virtual-clusters/vision": () => saved,
+    "PUT /virtual-clusters/vision/quotas": async (request: Request) => {
+      const { quotas } = (await request.json()) as { quotas: Record<string, number> };
+      await new Promise<void>((resolve) => (answer = resolve));
+      saved = { ...vc, quotas };
+      return saved;
+    },
+  });
+  const puts = () => requests.filter(({ method }) => method === "PUT");
+  renderPage(<Page />);
+  const field = await screen.findByRole("textbox", { name: "A100" });
+  await userEvent.clear(field);
+  await userEvent.type(field, "12");
+  await userEvent.click(screen.getByRole("button", { name: "Save quotas" }));
+  await waitFor(() => expect(puts()).toHaveLength(1));
+  await userEvent.clear(field);
+  await userEvent.type(field, "14");
+  // The second save waits for the first one.
+  expect(screen.getByRole("button", { name: "Save quotas" })).toBeDisabled();
+  answer();
+  const save = screen.getByRole("button", { name: "Save quotas" });
+  await waitFor(() => expect(save).toBeEnabled());
+  expect(field).toHaveValue("14");
+  expect(screen.queryByRole("alert")).toBeNull();
+  await userEvent.click(save);
+  await waitFor(() => expect(puts()).toHaveLength(2));
+  answer();
+  await waitFor(() => expect(save).toBeDisabled());
+  expect(field).toHaveValue("14");
+  expect(await puts()[1]?.json()).toEqual({ quotas: { A100: 14 }, before: { A100: 12 } });
+});
+
+test("a server of an older version that refuses a field of the page says what to do", async () => {
+  serve({
+    ...read,
+    "PUT /virtual-clusters/vision/quotas": refusal(400, "invalid", "Some fields are not valid.", {
+      fields: { before: ["Unknown field."] },
+    }),
+  });
+  await change("12");
+  expect(await screen.findByRole("alert")).toHaveTextContent("Reload the page and try again.");
+});
+
+test("what the cluster has and others own is not said to be 0 while it is not known", async () => {
+  serve({ ...read, "GET /cluster": refusal(503, "database_away", "The database is away.") });
+  renderPage(<QuotaForm vc={vc} />);
+  expect(await screen.findByRole("alert")).toHaveTextContent("The database is away.");
+  const field = screen.getByRole("textbox", { name: "A100" });
+  expect(field).toHaveAccessibleDescription("2 in use; others own 0");
 });

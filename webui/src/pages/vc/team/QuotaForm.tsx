@@ -9,6 +9,7 @@ import { setQuotas, vcCells, virtualCluster, virtualClusters } from "@/api/virtu
 import { ownedGpusByModel } from "@/features/virtualClusters/ownedGpus";
 import { shortModel } from "@/format/names";
 import { Icon } from "@/ui/Icon";
+import { ReadNote } from "@/ui/ReadNote";
 import { notifySuccess } from "@/ui/notify";
 import css from "./QuotaForm.module.css";
 
@@ -20,19 +21,21 @@ type Draft = Record<string, number | "">;
  * up at once while nothing is changed here; else it is shown, and the own changes wait. */
 export function QuotaForm({ vc }: { vc: VirtualCluster }) {
   const queries = useQueryClient();
-  const { data: summary } = useQuery(cluster);
-  const { data: all } = useQuery(virtualClusters);
-  const { data: shapes } = useQuery(cells);
+  const clusterQuery = useQuery(cluster);
+  const { data: summary } = clusterQuery;
+  const all = useQuery(virtualClusters);
+  const shapes = useQuery(cells);
   const [base, setBase] = useState(vc.quotas);
   const [draft, setDraft] = useState<Draft>(vc.quotas);
   const [seen, setSeen] = useState(vc.quotas);
   const saving = useMutation({
-    mutationFn: () => setQuotas(vc.name, draft as Quotas, base),
-    onSuccess: (saved) => {
+    mutationFn: (sent: Quotas) => setQuotas(vc.name, sent, base),
+    onSuccess: (saved, sent) => {
       // Before it is read again: else the own quotas differ from `seen`, as if others had saved.
       queries.setQueryData(virtualCluster(vc.name).queryKey, saved);
       setBase(saved.quotas);
-      setDraft(saved.quotas);
+      // What was changed while it was saved stays, and is not saved yet.
+      setDraft((now) => merged(sent, now, saved.quotas));
       notifySuccess(`${vc.name}: quotas saved`);
       const stale = [virtualClusters.queryKey, cells.queryKey, vcCells(vc.name).queryKey];
       return Promise.all(stale.map((queryKey) => queries.invalidateQueries({ queryKey })));
@@ -55,30 +58,35 @@ export function QuotaForm({ vc }: { vc: VirtualCluster }) {
 
   /** Applies the own changes to what is saved now. */
   function adopt(fresh: Quotas) {
-    const merged = modelsOf(fresh, draft)
-      .map((model) => [model, (base[model] === draft[model] ? fresh : draft)[model]] as const)
-      .filter(([, gpus]) => gpus !== undefined);
     setBase(fresh);
-    setDraft(Object.fromEntries(merged) as Draft);
+    setDraft(merged(base, draft, fresh));
+  }
+
+  /** An answer that is still to come is waited for. */
+  function clearError() {
+    if (saving.isError) saving.reset();
   }
 
   function set(model: string, gpus: number | "") {
-    saving.reset();
+    clearError();
     setDraft({ ...draft, [model]: gpus });
   }
 
   function drop(model: string) {
-    saving.reset();
+    clearError();
     setDraft(Object.fromEntries(Object.entries(draft).filter(([each]) => each !== model)));
   }
 
   function save(event: FormEvent) {
     event.preventDefault();
-    saving.mutate();
+    saving.mutate(draft as Quotas);
   }
 
   return (
     <form onSubmit={save} className={css.form}>
+      <ReadNote query={clusterQuery} what="list of the cluster's GPUs" />
+      <ReadNote query={all} what="list of what others own" />
+      <ReadNote query={shapes} what="list of cell types" />
       {models.map((model) => (
         <div key={model} className={css.row}>
           <NumberInput
@@ -86,8 +94,8 @@ export function QuotaForm({ vc }: { vc: VirtualCluster }) {
             description={availableText(
               model,
               vc,
-              ownedByOthers(model, vc, all, shapes),
-              summary?.gpus[model]?.total,
+              ownedByOthers(model, vc, all.data, shapes.data),
+              summary ? (summary.gpus[model]?.total ?? 0) : null,
             )}
             value={draft[model]}
             onChange={(value) => set(model, value === "" ? "" : Number(value))}
@@ -116,7 +124,7 @@ export function QuotaForm({ vc }: { vc: VirtualCluster }) {
           onChange={(model) => model && set(model, 0)}
         />
       ) : null}
-      {models.length === 0 && others.length === 0 ? (
+      {models.length === 0 && summary && others.length === 0 ? (
         <p className="dim">The cluster has no GPUs to give.</p>
       ) : null}
       {newer ? (
@@ -128,7 +136,7 @@ export function QuotaForm({ vc }: { vc: VirtualCluster }) {
           <Button
             variant="default"
             onClick={() => {
-              saving.reset();
+              clearError();
               adopt(seen);
             }}
           >
@@ -150,7 +158,7 @@ export function QuotaForm({ vc }: { vc: VirtualCluster }) {
             variant="subtle"
             color="gray"
             onClick={() => {
-              saving.reset();
+              clearError();
               setBase(seen);
               setDraft(seen);
             }}
@@ -163,16 +171,28 @@ export function QuotaForm({ vc }: { vc: VirtualCluster }) {
   );
 }
 
-function availableText(model: string, vc: VirtualCluster, others: number, total = 0): string {
-  return `${vc.used[model] ?? 0} in use; the cluster has ${total}, others own ${others}`;
+/** `others` and `total` are null while they are not known. */
+function availableText(
+  model: string,
+  vc: VirtualCluster,
+  others: number | null,
+  total: number | null,
+): string {
+  const used = `${vc.used[model] ?? 0} in use`;
+  const parts = [
+    total === null ? null : `the cluster has ${total}`,
+    others === null ? null : `others own ${others}`,
+  ].filter(Boolean);
+  return parts.length > 0 ? `${used}; ${parts.join(", ")}` : used;
 }
 
 function ownedByOthers(
   model: string,
   vc: VirtualCluster,
-  all: VirtualCluster[] = [],
+  all: VirtualCluster[] | undefined,
   shapes: Cells | undefined,
-): number {
+): number | null {
+  if (!all || !shapes) return null;
   return all
     .filter((each) => each.name !== vc.name)
     .reduce((sum, each) => sum + (ownedGpusByModel(each, shapes)[model] ?? 0), 0);
@@ -180,6 +200,14 @@ function ownedByOthers(
 
 function modelsOf(a: Draft, b: Draft): string[] {
   return [...new Set([...Object.keys(a), ...Object.keys(b)])].sort();
+}
+
+/** The changes from `before` to `draft`, made to `fresh`. */
+function merged(before: Draft, draft: Draft, fresh: Quotas): Draft {
+  const kept = modelsOf(fresh, draft)
+    .map((model) => [model, (before[model] === draft[model] ? fresh : draft)[model]] as const)
+    .filter(([, gpus]) => gpus !== undefined);
+  return Object.fromEntries(kept) as Draft;
 }
 
 function sameQuotas(a: Draft, b: Draft): boolean {

@@ -1,4 +1,4 @@
-import { Button, Modal, Select, Switch, TextInput } from "@mantine/core";
+import { Button, Select, Switch, TextInput } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import {
@@ -14,6 +14,7 @@ import type { ServiceAccount, ServiceAccountChange, ServiceAccountRole } from "@
 import { NewTokenDialog } from "@/features/tokens/NewTokenDialog";
 import { TokenRow } from "@/features/tokens/TokenRow";
 import { pluralize } from "@/format/numbers";
+import { Dialog } from "@/ui/Dialog";
 import { Confirm, DeleteIcon } from "@/ui/ConfirmButton";
 import { FormDialog } from "@/ui/FormDialog";
 import { Icon } from "@/ui/Icon";
@@ -194,7 +195,7 @@ function Tokens({ vc, account, onClose }: TokensProps) {
     );
   }
   return (
-    <Modal opened onClose={onClose} title={`API tokens of ${account.name}`} size={640} centered>
+    <Dialog opened onClose={onClose} title={`API tokens of ${account.name}`} size={640}>
       <QueryState query={list} what="list of tokens">
         {(data) => (
           <>
@@ -221,6 +222,6 @@ function Tokens({ vc, account, onClose }: TokensProps) {
       >
         New token
       </Button>
-    </Modal>
+    </Dialog>
   );
 }

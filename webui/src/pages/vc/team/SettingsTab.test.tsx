@@ -3,7 +3,7 @@ import userEvent from "@testing-library/user-event";
 import { expect, test } from "vitest";
 import type { VirtualCluster } from "@/api/types";
 import { renderPage } from "@/test/render";
-import { serve } from "@/test/server";
+import { refusal, serve } from "@/test/server";
 import { SettingsTab } from "./SettingsTab";
 
 const vc: VirtualCluster = {
@@ -188,4 +188,32 @@ test("another policy is forecast before it is saved", async () => {
   expect(screen.getByRole("row", { name: /short ann 10h/ })).toBeVisible();
   expect(screen.getByRole("row", { name: /long ann 1h/ })).toBeVisible();
   expect(requests.some((request) => request.method === "PATCH")).toBe(false);
+});
+
+test("policies that could not be read are said, and read again", async () => {
+  let away = true;
+  serve({
+    ...read,
+    "GET /policies": () =>
+      away ? refusal(503, "database_away", "The database is away.") : policies,
+  });
+  renderPage(<SettingsTab vc={{ ...vc, may_manage: false }} admin={false} />);
+  const part = (await screen.findByRole("heading", { name: "Order of the queue" })).parentElement;
+  const note = await within(part as HTMLElement).findByRole("alert");
+  expect(note).toHaveTextContent("The list of policies could not be read: The database is away.");
+  away = false;
+  await userEvent.click(within(note).getByRole("button", { name: "Try again" }));
+  expect(await screen.findByRole("combobox", { name: "Order of the queue" })).toBeVisible();
+});
+
+test("a lone sign is no value of a policy's parameter", async () => {
+  const ageing = { ...backfill, name: "ageing_s", type: "integer", default: 3600, choices: [] };
+  const [, priority] = policies.policies;
+  serve({ ...read, "GET /policies": { policies: [{ ...priority, parameters: [ageing] }] } });
+  renderPage(<SettingsTab vc={vc} admin={true} />);
+  const field = await screen.findByRole("textbox", { name: "Ageing (seconds)" });
+  await userEvent.clear(field);
+  await userEvent.type(field, "-");
+  await userEvent.tab();
+  expect(screen.queryByRole("group", { name: "Forecast" })).toBeNull();
 });

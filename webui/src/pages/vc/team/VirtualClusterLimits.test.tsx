@@ -2,7 +2,7 @@ import { screen, within } from "@testing-library/react";
 import userEvent from "@testing-library/user-event";
 import { expect, test } from "vitest";
 import { renderPage } from "@/test/render";
-import { serve } from "@/test/server";
+import { refusal, serve } from "@/test/server";
 import { VirtualClusterLimits } from "./VirtualClusterLimits";
 
 const gpusPerUser = {
@@ -76,4 +76,20 @@ test("an emptied limit is not set to 0", async () => {
   await userEvent.click(screen.getByRole("button", { name: "Set" }));
   expect(field).toBeInvalid();
   expect(requests.filter((request) => request.method === "PUT")).toHaveLength(0);
+});
+
+test("limits that could not be read are said, and read again", async () => {
+  let away = true;
+  serve({
+    [`GET ${path}`]: () =>
+      away ? refusal(503, "database_away", "The database is away.") : { limits: [duration] },
+  });
+  renderPage(<VirtualClusterLimits name="vision" />);
+  expect(await screen.findByRole("alert")).toHaveTextContent("The database is away.");
+  expect(screen.getByRole("heading", { name: "Limits" })).toBeVisible();
+  away = false;
+  await userEvent.click(screen.getByRole("button", { name: "Try again" }));
+  expect(
+    await screen.findByRole("table", { name: /refused when they are submitted/ }),
+  ).toBeVisible();
 });

@@ -8,6 +8,7 @@ import { formatBytes } from "@/format/numbers";
 import { formatDuration } from "@/format/time";
 import { FormDialog } from "@/ui/FormDialog";
 import { Icon } from "@/ui/Icon";
+import { isUnread, ReadNote } from "@/ui/ReadNote";
 import { notifyError } from "@/ui/notify";
 import css from "./SettingsTab.module.css";
 
@@ -30,21 +31,23 @@ const EFFECTS = [
 /** What the jobs and users of a virtual cluster may use at most, by what happens beyond it. Its VC
  * admins set those of the team; administrators set all. */
 export function VirtualClusterLimits({ name }: { name: string }) {
-  const { data } = useQuery(limits(name));
+  const query = useQuery(limits(name));
+  const { data } = query;
   const [editing, setEditing] = useState<Limit | null>(null);
-  if (!data) return null;
+  if (!data && !isUnread(query)) return null;
   return (
     <section aria-labelledby="limits">
       <h2 className={css.title} id="limits">
         Limits
       </h2>
       <p className={css.about}>A new value applies from now on; jobs that run keep running.</p>
+      <ReadNote query={query} what="list of its limits" />
       {EFFECTS.map(({ effect, title, about }) => (
         <LimitTable
           key={effect}
           title={title}
           about={about}
-          limits={data.limits.filter((limit) => limit.effect === effect)}
+          limits={data?.limits.filter((limit) => limit.effect === effect) ?? []}
           onEdit={setEditing}
         />
       ))}

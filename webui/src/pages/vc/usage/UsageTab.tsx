@@ -27,6 +27,7 @@ import { QueryState } from "@/ui/QueryState";
 import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
 import { UsageBar } from "@/ui/UsageBar";
+import { ReadNote } from "@/ui/ReadNote";
 import { FairnessSection } from "./FairnessSection";
 import css from "./UsageTab.module.css";
 
@@ -227,6 +228,7 @@ function ReportContent({ report: found }: { report: Report }) {
     <>
       <Totals sums={found.total} />
       <Capacity report={found} />
+      <ReadNote query={days} what="use by day" />
       {days.data ? (
         <UsageByDay rows={days.data.results} since={found.since} until={found.until} plot="use" />
       ) : null}
