@@ -19,7 +19,7 @@ from typing import Annotated, Any, NoReturn, TextIO
 import structlog
 import typer
 
-from skep_agent import tracing
+from skep_agent import hang, tracing
 from skep_agent.config import (
     DEFAULT_PORTS,
     DEFAULT_STATE,
@@ -339,6 +339,8 @@ async def until_signalled(work: Coroutine[Any, Any, None]) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, leave)
+    if _alone:
+        hang.end_when_hung(loop)
     try:
         await task
     except asyncio.CancelledError:
