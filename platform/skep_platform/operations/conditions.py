@@ -164,22 +164,35 @@ def _full_disks(rule: AlertRule) -> Iterable[Met]:
 
 CERTIFICATES_KEY = "operations-certificates-read"
 CERTIFICATES_S = 3600  # they are read again after so long
+LAST_CERTIFICATES_KEY = "operations-certificates-last-read"
+LAST_CERTIFICATES_S = 7 * 86_400
 
 
 def _certificates(rule: AlertRule) -> Iterable[Met]:
     """Return those that do not hold, or not for long. A worker may have no way to an address, as
-    with the NetworkPolicies of the chart: that is no fault of its certificate."""
-
-    def read() -> list[Any]:
-        return [_plain(one) for one in network.certificates() if not one.unread]
-
-    for one in _kept(CERTIFICATES_KEY, CERTIFICATES_S, read):
+    with the NetworkPolicies of the chart: that is no fault of its certificate. One that cannot be
+    read for a while is the one that was read last, so that its alert does not end."""
+    for one in _kept(CERTIFICATES_KEY, CERTIFICATES_S, _read_certificates):
         expires = datetime.fromtimestamp(one["expires_at"], UTC) if one["expires_at"] else None
         address, about = one["address"], f"The certificate of {one['address']} ({one['name']})"
         if one["problem"]:
             yield Met(address, address, f"{about} does not hold: {one['problem']}", "/health")
         elif expires and expires - timezone.now() < timedelta(days=rule.threshold):
             yield Met(address, address, f"{about} expires on {expires:%d %b %Y}.", "/health")
+
+
+def _read_certificates() -> list[Any]:
+    last: list[dict[str, Any]] = []
+    with suppress(redis.RedisError):
+        last = cache.get(LAST_CERTIFICATES_KEY) or []
+    known = {one["address"]: one for one in last}
+    found = [
+        known.get(one.address) if one.unread else _plain(one) for one in network.certificates()
+    ]
+    read = [one for one in found if one is not None]
+    with suppress(redis.RedisError):
+        cache.set(LAST_CERTIFICATES_KEY, read, LAST_CERTIFICATES_S)
+    return read
 
 
 def _plain(one: network.Certificate) -> dict[str, Any]:

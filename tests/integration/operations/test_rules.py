@@ -36,7 +36,9 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def no_other_rules() -> None:
     AlertRule.objects.all().delete()
-    cache.delete_many([conditions.CERTIFICATES_KEY, conditions.DOCTOR_KEY])
+    cache.delete_many(
+        [conditions.CERTIFICATES_KEY, conditions.LAST_CERTIFICATES_KEY, conditions.DOCTOR_KEY]
+    )
 
 
 def test_a_cache_that_fails_keeps_no_rule_from_being_evaluated(monkeypatch):
@@ -297,6 +299,15 @@ class TestConditions:
             found = conditions.find(made)
         assert found.keys() == {"skep.example.org:8443", "skep.example.org"}
         assert len(read) == 1
+
+    def test_a_certificate_that_cannot_be_read_for_a_while_stays_as_it_was(self, monkeypatch):
+        soon = datetime.now(UTC) + timedelta(days=3)
+        made = rule("certificate", threshold=14)
+        for expires, unread in ((soon, ""), (None, "timed out")):
+            found = [Certificate("gateway", "skep.example.org", 443, expires, "", unread)]
+            monkeypatch.setattr(conditions.network, "certificates", lambda found=found: found)
+            cache.delete(conditions.CERTIFICATES_KEY)  # an hour is over
+            assert conditions.find(made).keys() == {"skep.example.org"}
 
     def test_the_doctor_by_the_checks_that_found_something(self, monkeypatch):
         """As with a table that vacuum does not keep up with, and a store that takes nothing."""
