@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from skep_client.models import Gpu, JobSummary
 
 EVERY_S = 3.0
+REST = 5.0  # times as long as a look took, before the next one
 BAR = 10  # characters
 RECENT_S = 60
 Row = tuple[Any, ...]
@@ -117,10 +118,12 @@ def _live(look: Callable[[], list[dict[str, Any]]]) -> None:
 
     from rich.live import Live
 
-    with Live(_drawn(look()), console=console(), screen=True, auto_refresh=False) as live:
+    with Live(_drawn([]), console=console(), screen=True, auto_refresh=False) as live:
         while True:
-            time.sleep(EVERY_S)
+            began = time.monotonic()
             live.update(_drawn(look()), refresh=True)
+            # The nodes of a large cluster are many pages: they should not be read all the time.
+            time.sleep(max(EVERY_S, REST * (time.monotonic() - began)))
 
 
 def _drawn(rows: list[dict[str, Any]]) -> Any:
