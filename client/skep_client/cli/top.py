@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from skep_client.models import Gpu, JobSummary
 
 EVERY_S = 3.0
-REST = 5.0  # times as long as a look took, before the next one
+REST, MOST_S = 5.0, 60.0  # times as long as a look took, before the next one; seconds
 BAR = 10  # characters
 RECENT_S = 60
 Row = tuple[Any, ...]
@@ -123,7 +123,7 @@ def _live(look: Callable[[], list[dict[str, Any]]]) -> None:
             began = time.monotonic()
             live.update(_drawn(look()), refresh=True)
             # The nodes of a large cluster are many pages: they should not be read all the time.
-            time.sleep(max(EVERY_S, REST * (time.monotonic() - began)))
+            time.sleep(max(EVERY_S, min(REST * (time.monotonic() - began), MOST_S)))
 
 
 def _drawn(rows: list[dict[str, Any]]) -> Any:

@@ -42,7 +42,8 @@ export function ReadNote({ query, what, wide = false }: Props) {
       <Icon name="warning" size={16} />
       <p>
         The {what} could not be read{latest ? `: ${errorMessage(latest)}` : "."}
-        {isFetching ? " Trying again…" : null}
+        {/* Not announced: a part that is polled is tried again every few seconds. */}
+        {isFetching ? <span aria-hidden> Trying again…</span> : null}
       </p>
       <Button size="xs" variant="default" onClick={() => void refetch()}>
         Try again

@@ -13,7 +13,8 @@ export function AmountField({ value, onChange, prefix, ...field }: Props) {
   const [typed, setTyped] = useState<string | null>(null);
   const input = useRef<HTMLInputElement>(null);
   // A lone sign counts as filled in for the browser.
-  useEffect(() => input.current?.setCustomValidity(typed === null ? "" : "Enter a number."));
+  const complete = typed === null || isNumber(typed);
+  useEffect(() => input.current?.setCustomValidity(complete ? "" : "Enter a number."));
   return (
     <NumberInput
       {...field}
@@ -22,9 +23,15 @@ export function AmountField({ value, onChange, prefix, ...field }: Props) {
       value={typed ?? value}
       onChange={(next) => {
         setTyped(typeof next === "number" ? null : next);
-        if (typeof next === "number" && next !== value) onChange(next);
+        const number = typeof next === "number" || isNumber(next) ? Number(next) : value;
+        if (number !== value) onChange(number);
       }}
       onBlur={() => setTyped(null)}
     />
   );
+}
+
+/** As "0.50", which stays a text until the field is left, so that more digits can follow. */
+function isNumber(text: string): boolean {
+  return text !== "" && Number.isFinite(Number(text));
 }

@@ -98,3 +98,14 @@ test("a lone sign or point is no threshold", async () => {
   await userEvent.tab();
   expect(threshold).toHaveValue("5");
 });
+
+test("a threshold with zeros at its end is sent with Enter", async () => {
+  const requests = draw({ [PATH]: { ...RULE, threshold: 0.5 } });
+  const form = await edit();
+  const threshold = within(form).getByRole("textbox", { name: /Threshold/ });
+  await userEvent.clear(threshold);
+  await userEvent.type(threshold, "0.50{Enter}");
+  await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+  const sent = requests.find((request) => request.method === "PATCH");
+  expect(await sent?.json()).toMatchObject({ threshold: 0.5 });
+});

@@ -15,7 +15,7 @@ import { RelativeTime } from "@/ui/Time";
 import { notifyError, notifySuccess } from "@/ui/notify";
 import { DataTable } from "@/ui/table/DataTable";
 import type { Column } from "@/ui/table/columns";
-import { ReadNote, unreadText } from "@/ui/ReadNote";
+import { isUnread, ReadNote, unreadText } from "@/ui/ReadNote";
 import css from "./admin.module.css";
 
 const EVERY_NODE = "";
@@ -98,7 +98,8 @@ export function PrefetchDialog({
 export function PrefetchList() {
   const list = useQuery({ ...prefetches, refetchInterval: usePoll(5000, 30_000) });
   const [shown, setShown] = useState<Prefetch | null>(null);
-  if (!list.data?.length) return <ReadNote query={list} what="list of prefetches" wide />;
+  if (isUnread(list)) return <ReadNote query={list} what="list of prefetches" wide />;
+  if (!list.data?.length) return null;
   return (
     <section aria-label="Prefetches">
       <h2 className={css.heading}>Prefetches</h2>

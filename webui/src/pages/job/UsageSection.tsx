@@ -36,7 +36,8 @@ export function CostSection({ job }: { job: Job }) {
 export function UsageSection({ job }: { job: Job }) {
   const query = useQuery({ ...jobUse(job.id), enabled: isFinished(job.state) });
   const { data: use } = query;
-  if (!use) return <ReadNote query={query} what="use of the job" />;
+  if (isUnread(query)) return <ReadNote query={query} what="use of the job" />;
+  if (!use) return null;
   return (
     <section className={css.use} aria-label="What it used">
       <UsageDetails use={use} />

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { jobs } from "@/api/jobs";
 import { me } from "@/api/session";
-import { ReadNote } from "@/ui/ReadNote";
+import { isUnread, ReadNote } from "@/ui/ReadNote";
 import { Section } from "@/ui/Section";
 import { RelativeTime } from "@/ui/Time";
 import css from "./SubmitPage.module.css";
@@ -17,8 +17,8 @@ export function History() {
     enabled: user !== undefined,
   });
   const { data } = query;
-  if (!data || data.results.length === 0)
-    return <ReadNote query={query} what="list of your earlier jobs" />;
+  if (isUnread(query)) return <ReadNote query={query} what="list of your earlier jobs" />;
+  if (!data || data.results.length === 0) return null;
   return (
     <Section title="Start from an earlier job">
       <ul className={css.examples}>

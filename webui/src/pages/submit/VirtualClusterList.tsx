@@ -5,7 +5,7 @@ import type { VirtualCluster } from "@/api/types";
 import { shortModel } from "@/format/names";
 import { useLiveQueries } from "@/live/live";
 import { ownedGpusByModel, unavailableGpus } from "@/features/virtualClusters/ownedGpus";
-import { ReadNote } from "@/ui/ReadNote";
+import { isUnread, ReadNote } from "@/ui/ReadNote";
 import { Section } from "@/ui/Section";
 import { UsageBar } from "@/ui/UsageBar";
 import css from "./VirtualClusterList.module.css";
@@ -15,7 +15,8 @@ export function VirtualClusterList() {
   const query = useQuery(virtualClusters);
   useLiveQueries("cluster", "", [virtualClusters.queryKey], 3000);
   const mine = query.data?.filter((vc) => vc.role !== null) ?? [];
-  if (mine.length === 0) return <ReadNote query={query} what="list of virtual clusters" />;
+  if (isUnread(query)) return <ReadNote query={query} what="list of virtual clusters" />;
+  if (mine.length === 0) return null;
   return (
     <Section title="Your virtual clusters">
       <ReadNote query={query} what="list of virtual clusters" />

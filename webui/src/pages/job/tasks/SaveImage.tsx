@@ -150,7 +150,7 @@ function noteOf(save: ImageSave): string {
     case "SAVING":
       return "The node reads the container";
     case "PUSHING":
-      return "Pushed";
+      return "Pushing";
     case "DONE":
       return save.size ? `Saved ${formatBytes(save.size)} of changes` : "Saved";
     case "FAILED":
