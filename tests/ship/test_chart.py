@@ -324,8 +324,11 @@ def test_every_container_has_the_files_that_settings_name(helm):
 def test_a_variable_that_is_set_otherwise_is_there_once(helm):
     """Kubernetes merges a list of variables by their names."""
     given = {
-        "extraEnv": ("SKEP_TRUSTED_PROXIES", "SKEP_DATA_DIR", "SKEP_DATABASE_URL"),
-        "agent.extraEnv": ("NVIDIA_DRIVER_CAPABILITIES", "SKEP_SERVER"),
+        "extraEnv": (
+            *("SKEP_TRUSTED_PROXIES", "SKEP_DATA_DIR", "SKEP_DATABASE_URL"),
+            *("SKEP_METRICS_LISTEN", "SKEP_METRICS_TOKEN"),
+        ),
+        "agent.extraEnv": ("NVIDIA_DRIVER_CAPABILITIES", "SKEP_SERVER", "SKEP_NODE_ADDRESS"),
     }
     options = [
         f"--set=agent.metricsPort=9471,{part}[{number}].name={name},{part}[{number}].value=mine"

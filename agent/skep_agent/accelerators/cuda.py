@@ -7,6 +7,7 @@ chapter 6; names with `_v2` are what its header makes of those without.
 from __future__ import annotations
 
 import ctypes
+import os
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 
 LIBRARY = "libcuda.so.1"
@@ -36,6 +37,8 @@ class Device:
             self._library = ctypes.CDLL(LIBRARY)
         except OSError as error:
             raise CudaError(f"{LIBRARY} of the GPU driver cannot be loaded: {error}") from None
+        # Else kernels are loaded when they are first run: there may be no memory left by then.
+        os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")
         self._call("cuInit", c_uint(0))
         count, device, context = c_int(), c_int(), c_void_p()
         self._call("cuDeviceGetCount", byref(count))

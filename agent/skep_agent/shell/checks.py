@@ -13,6 +13,7 @@ import asyncio
 import hashlib
 import os
 import shlex
+import sys
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
@@ -179,10 +180,12 @@ async def _run_command(command: list[str], gpu: Gpu) -> str:
     """Run it for one GPU. Returns what is wrong, "" for code 0."""
     own = {"SKEP_GPU_UUID": gpu.uuid, "SKEP_GPU_INDEX": str(gpu.index)}
     visible = {"CUDA_VISIBLE_DEVICES": gpu.uuid, "NVIDIA_VISIBLE_DEVICES": gpu.uuid}
+    # skep-agent is beside the Python that runs it, which need not be on the path of a service.
+    path = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
-            env={**os.environ, **own, **visible},
+            env={**os.environ, **own, **visible, "PATH": os.pathsep.join(path)},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

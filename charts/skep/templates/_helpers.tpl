@@ -54,9 +54,15 @@ app.kubernetes.io/component: {{ .component }}
 {{/* Not of the hook that migrates: before an upgrade that switches metrics on, the Secret has no token yet. */}}
 {{- define "skep.metricsEnv" -}}
 {{- if .Values.metrics.enabled }}
+{{- $extra := list }}
+{{- range .Values.extraEnv }}{{ $extra = append $extra .name }}{{ end }}
+{{- if not (has "SKEP_METRICS_LISTEN" $extra) }}
 - {name: SKEP_METRICS_LISTEN, value: ":{{ .Values.metrics.port }}"}
+{{- end }}
+{{- if not (has "SKEP_METRICS_TOKEN" $extra) }}
 - name: SKEP_METRICS_TOKEN
   valueFrom: {secretKeyRef: {name: {{ include "skep.secret" . }}, key: metrics-token}}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -73,10 +79,15 @@ app.kubernetes.io/component: {{ .component }}
 - name: SKEP_JOIN_TOKEN
   valueFrom: {secretKeyRef: {name: {{ $agent.joinTokenSecret }}, key: join-token, optional: true}}
 {{- end }}
+{{- with $agent.extraEnv }}
+{{ toYaml . }}
+{{- end }}
 {{- $plain := dict "SKEP_SERVER" .Values.publicUrl "SKEP_AGENT_STATE" "/var/lib/skep-agent" "NVIDIA_VISIBLE_DEVICES" "all" "NVIDIA_DRIVER_CAPABILITIES" "compute,utility" }}
 {{- if $agent.metricsPort }}
+{{- if not (has "SKEP_NODE_ADDRESS" $extra) }}
 - name: SKEP_NODE_ADDRESS
   valueFrom: {fieldRef: {fieldPath: status.hostIP}}
+{{- end }}
 {{- $_ := set $plain "SKEP_AGENT_METRICS" (printf "$(SKEP_NODE_ADDRESS):%v" $agent.metricsPort) }}
 {{- end }}
 {{- if $agent.storages.enabled }}
@@ -88,9 +99,6 @@ app.kubernetes.io/component: {{ .component }}
 {{- if not (has $name $extra) }}
 - {name: {{ $name }}, value: {{ $value | quote }}}
 {{- end }}
-{{- end }}
-{{- with $agent.extraEnv }}
-{{ toYaml . }}
 {{- end }}
 {{- end }}
 

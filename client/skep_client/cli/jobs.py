@@ -140,7 +140,7 @@ def events(
 
 
 def stop(jobs: JobNames, as_json: Json = False) -> None:
-    """Stop jobs. One that cannot be stopped keeps none of the others."""
+    """Stop jobs. If one cannot be stopped, the others still are."""
     from skep_client.errors import SkepError
 
     refused: SkepError | None = None

@@ -103,7 +103,8 @@ class NodeSerializer(serializers.Serializer[Any]):
         allow_null=True, help_text="Of the window of maintenance that is on or comes next."
     )
     maintenance_until = serializers.DateTimeField(
-        allow_null=True, help_text="Of the last window that follows it without a break."
+        allow_null=True,
+        help_text="Of that window, or of the last one that follows without a break.",
     )
     labels = serializers.DictField(child=serializers.CharField())
     last_heartbeat_at = serializers.DateTimeField(allow_null=True)

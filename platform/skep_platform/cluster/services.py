@@ -319,9 +319,9 @@ def join_tokens() -> QuerySet[JoinToken]:
 @transaction.atomic
 def revoke_join_token(user: User, token_id: UUID) -> None:
     """Revoke a join token; nodes that joined with it stay. Raises NotFound."""
-    if not join_tokens().filter(pk=token_id).exists():
-        raise NotFound("There is no such join token, or it is used up or expired.")
-    # It is over also for a node that it let in and that would join again.
+    # One that is used up still lets its nodes join again.
+    if not JoinToken.objects.filter(pk=token_id, expires_at__gt=Now()).exists():
+        raise NotFound("There is no such join token, or it is expired.")
     JoinToken.objects.filter(pk=token_id).update(uses_left=0, expires_at=Now(), updated_at=Now())
     audit.record("join_token.delete", "join_token", token_id)
     name = user.get_username()

@@ -203,7 +203,7 @@ def _database() -> bool:
 def _probed_valkey() -> redis.Redis:
     """Return a client that gives up on a Valkey that hangs before the probe ends."""
     retry = Retry(NoBackoff(), 0)
-    return redis_clients.client(socket_timeout=1, socket_connect_timeout=1, retry=retry)
+    return redis_clients.client(0.5, socket_timeout=1, socket_connect_timeout=1, retry=retry)
 
 
 def _valkey() -> bool:

@@ -7,19 +7,24 @@ from typing import Any
 import redis
 from django.conf import settings
 from redis import asyncio as aioredis
+from redis.asyncio.retry import Retry as AsyncRetry
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from redis.sentinel import Sentinel
 
 from skep_platform.engine_urls import sentinels
 
 
-def client(**options: Any) -> redis.Redis:
+def client(sentinel_s: float = 1.0, **options: Any) -> redis.Redis:
     """Return a client of `SKEP_REDIS_URL` with a connection pool of its own. Behind Sentinel, each
-    new connection goes to who is the master then."""
+    new connection goes to who is the master then; each sentinel is asked once, for `sentinel_s`."""
     known = sentinels(settings.SKEP_REDIS_URL)
     if known is None:
         return redis.Redis.from_url(settings.SKEP_REDIS_URL, **options)
-    found = Sentinel(known.hosts, sentinel_kwargs=known.sentinel_options)
+    limits = {"socket_timeout": sentinel_s, "socket_connect_timeout": sentinel_s}
+    once = {"retry": Retry(NoBackoff(), 0)}  # there are others; ten times by default
+    found = Sentinel(known.hosts, sentinel_kwargs=known.sentinel_options | limits | once)
     return found.master_for(known.master, **known.login, **options)
 
 
@@ -28,7 +33,8 @@ def async_client(**options: Any) -> aioredis.Redis:
     known = sentinels(settings.SKEP_REDIS_URL)
     if known is None:
         return aioredis.Redis.from_url(settings.SKEP_REDIS_URL, **options)
-    found = AsyncSentinel(known.hosts, sentinel_kwargs=known.sentinel_options)
+    once = {"retry": AsyncRetry(NoBackoff(), 0)}
+    found = AsyncSentinel(known.hosts, sentinel_kwargs=known.sentinel_options | once)
     return found.master_for(known.master, **known.login, **options)
 
 

@@ -165,7 +165,7 @@ def _full_disks(rule: AlertRule) -> Iterable[Met]:
 CERTIFICATES_KEY = "operations-certificates-read"
 CERTIFICATES_S = 3600  # they are read again after so long
 LAST_CERTIFICATES_KEY = "operations-certificates-last-read"
-LAST_CERTIFICATES_S = 7 * 86_400
+LAST_CERTIFICATES_S = 7 * 86_400  # in which one that cannot be read stays as it was
 
 
 def _certificates(rule: AlertRule) -> Iterable[Met]:
@@ -185,9 +185,11 @@ def _read_certificates() -> list[Any]:
     last: list[dict[str, Any]] = []
     with suppress(redis.RedisError):
         last = cache.get(LAST_CERTIFICATES_KEY) or []
-    known = {one["address"]: one for one in last}
+    now = timezone.now().timestamp()
+    known = {one["address"]: one for one in last if now - one["read_at"] < LAST_CERTIFICATES_S}
     found = [
-        known.get(one.address) if one.unread else _plain(one) for one in network.certificates()
+        known.get(one.address) if one.unread else _plain(one) | {"read_at": now}
+        for one in network.certificates()
     ]
     read = [one for one in found if one is not None]
     with suppress(redis.RedisError):

@@ -136,13 +136,19 @@ def tick(scheduler: Scheduler) -> int:
         started = time.monotonic()
         scheduler.metrics.begins()
         with LEADER.working(), metrics.ROUND_SECONDS.time():
-            run_once(scheduler, LEADER.leads, LEADER.term)
+            run_once(scheduler, partial(_leads_in, LEADER.term), LEADER.term)
         rounds += 1
         ended = time.monotonic()
         pace, relaid = scheduler.pace, scheduler.source.relaid
         time.sleep(pace.rest_s(ended - started, ended, relaid=relaid))
         leads = LEADER.leads()
     return rounds
+
+
+def _leads_in(term: int) -> bool:
+    """Return whether no other process has led since: not where this one, which was stopped for a
+    while, leads again."""
+    return LEADER.leads() and LEADER.term == term
 
 
 def run_once(

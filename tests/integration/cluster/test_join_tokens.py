@@ -112,6 +112,15 @@ def test_a_revoked_token_lets_no_one_ask_once_more(admin):
     assert refusal(join(token, "alpha", "its-own")) == (403, "join_token_invalid")
 
 
+def test_a_token_that_is_used_up_can_be_revoked(admin):
+    """Its node may join again with it."""
+    token = new_token(admin)
+    [row] = admin.get("/nodes/join-tokens").json()["results"]
+    assert join(token, "alpha", "its-own").status_code == 201
+    assert admin.delete(f"/nodes/join-tokens/{row['id']}").status_code == 204
+    assert refusal(join(token, "alpha", "its-own")) == (403, "join_token_invalid")
+
+
 def test_a_machine_in_the_place_of_a_lost_one_does_not_answer_for_its_faults(admin, lost):
     make_node("beta")
     at = timezone.now()

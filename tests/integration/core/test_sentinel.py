@@ -4,7 +4,9 @@ Redis with TLS."""
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from ssl import CERT_NONE, CERT_REQUIRED
 
 import pytest
@@ -14,6 +16,8 @@ from channels_redis.pubsub import RedisPubSubChannelLayer
 from django.core.cache.backends.redis import RedisCache
 from kombu import Connection
 from kombu.exceptions import OperationalError
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from tests.support.gateway_server import wait_until
 from tests.support.sentinel import sentinel_group, sentinel_with_tls
 
@@ -52,6 +56,22 @@ def test_celery_looks_at_the_certificate_of_redis_as_all_other_clients_do(query,
 def test_a_url_without_what_is_needed_is_refused(url):
     with pytest.raises(ValueError, match="SKEP_REDIS_URL is to be"):
         engine_urls.sentinels(url)
+
+
+def test_sentinels_that_do_not_answer_are_asked_once_each(settings):
+    """A probe of readiness has seconds for all of them."""
+    with ExitStack() as stack:
+        listening = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        hosts = ",".join(f"127.0.0.1:{one.getsockname()[1]}" for one in listening)
+        settings.SKEP_REDIS_URL = f"sentinel://{hosts}/0?master=skep"
+        client = redis_clients.client(0.1, retry=Retry(NoBackoff(), 0))
+        with pytest.raises(redis.ConnectionError):
+            client.ping()
+        for one in listening:
+            one.setblocking(False)
+            one.accept()[0].close()
+            with pytest.raises(BlockingIOError):
+                one.accept()
 
 
 def test_every_client_goes_on_at_the_new_primary(settings):

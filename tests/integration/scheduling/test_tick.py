@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from celery import current_app
 from django.conf import settings
@@ -26,6 +28,7 @@ from skep_platform import schedule
 from skep_platform.cluster import services as cluster
 from skep_platform.cluster.models import Device
 from skep_platform.core import notifications
+from skep_platform.core.leadership import Leader
 from skep_platform.jobs.models import Job, TaskAttempt
 from skep_platform.scheduling import tasks
 from skep_platform.scheduling import tick as ticks
@@ -179,6 +182,25 @@ def test_who_leads_again_stores_anew_what_another_one_has_replaced(alice, vc):
     run_once(scheduler, term=3)
     job.refresh_from_db()
     assert job.wait_reason["code"] == "vc_busy"
+
+
+def test_who_led_again_meanwhile_drops_its_plan(alice, vc, monkeypatch):
+    """As one that was stopped while it planned: another one led, and may have placed the same."""
+    make_node("gpu-1", gpus=1)
+    job = submit(alice, vc)
+    monkeypatch.setattr(ticks, "LEADER", leader := Leader("scheduler"))
+    plan = ticks.engine.plan
+
+    def interrupted(*args: Any, **options: Any) -> Any:
+        leader.term += 1
+        return plan(*args, **options)
+
+    monkeypatch.setattr(ticks.engine, "plan", interrupted)
+    monkeypatch.setattr(ticks.notifications, "tick_hinted", lambda: False)
+    assert ticks.tick(Scheduler()) == 1
+    job.refresh_from_db()
+    assert job.placed_at is None
+    leader.resign()
 
 
 def test_who_leads_no_longer_once_it_has_placed_stores_nothing_more(alice, vc):
