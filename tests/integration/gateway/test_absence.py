@@ -109,9 +109,9 @@ def test_finding_c4_a_hello_costs_a_fixed_few_statements(django_assert_max_num_q
 
 
 def test_finding_c4_a_join_costs_a_fixed_few_statements(django_assert_max_num_queries) -> None:
-    """To use the token, to look for the name, the node, the event, the audit log."""
+    """To look for the token and the name, to use it, the node, the event, the audit log."""
     _, token = services.issue_join_token(None, 60, nodes=2)
-    with django_assert_max_num_queries(5 + BEGIN_COMMIT):
+    with django_assert_max_num_queries(6 + BEGIN_COMMIT):
         services.join_node(token, "joins", "i1")
 
 
