@@ -108,6 +108,7 @@ def skep(team: Path, line: Line, monkeypatch: pytest.MonkeyPatch) -> Skep:
     monkeypatch.setattr(transfers, "PIECE", PIECE)
     monkeypatch.setattr(transfers, "READ_PIECE", PIECE)
     monkeypatch.setattr(transfers, "BUSY_PAUSES_S", (0, 0))
+    monkeypatch.setattr(transfers, "LAST_PAUSES_S", (0,) * 20, raising=False)
     monkeypatch.setattr("skep_client.flow.OUTAGE_DELAY_S", 0)
     from skep_platform.accounts.models import User
 
