@@ -173,10 +173,12 @@ class TestUpload:
     def test_waits_longer_for_the_end_of_the_last_piece(self, skep, line, team, source):  # noqa: F811
         """The server stores a large file, and the answer to the first try was lost."""
         last = line.nth("PUT", 6)
-        tries, stored = 0, []
+        tries, stored, waits = 0, [], []
 
         def busy(request: httpx.Request) -> None:
             nonlocal tries
+            if request.method == "PUT":
+                waits.append(request.extensions["timeout"]["read"])
             if last(request):
                 file = (team / "runs/.f.skep-part").open("rb")
                 fcntl.flock(file, fcntl.LOCK_EX)
@@ -187,6 +189,8 @@ class TestUpload:
 
         line.before = busy
         assert upload(skep, source, AT) is True
+        assert set(waits[:5]) == {30}
+        assert set(waits[5:]) == {60}
         assert (team / AT.path).read_bytes() == OLD
 
 
