@@ -29,7 +29,8 @@ from skep_client.models import StorageUpload, StorageUsage
 
 PIECE = 2 * 1024 * 1024
 READ_PIECE = 8 * 1024 * 1024
-PART = ".skep-part"
+PART = ".skep-part"  # end of the name of what has arrived of a file, here and in storages
+SOURCE = ".skep-from"  # of what says in storages which version that is
 MAX_NAME = 140  # bytes of a name in the name of its part, which has at most 255
 TRIES = 3  # to read one version of a file that is written to
 # Seconds before each repetition while the server still works on a piece whose answer was lost; with
@@ -53,6 +54,11 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.storage}:{self.path}"
+
+
+def is_part(name: str) -> bool:
+    """Return whether a file of this name belongs to a copy that has not ended."""
+    return name.startswith(".") and name.endswith((PART, SOURCE))
 
 
 class Content(NamedTuple):
