@@ -19,7 +19,7 @@ from typing import Annotated, Any, NoReturn, TextIO
 import structlog
 import typer
 
-from skep_agent import hang, tracing
+from skep_agent import tracing
 from skep_agent.config import (
     DEFAULT_PORTS,
     DEFAULT_STATE,
@@ -36,6 +36,7 @@ from skep_agent.registry_policy import RegistryPolicy
 from skep_agent.run import run_agent
 from skep_agent.shell.link import FatalClose
 from skep_agent.statedir import StateDir, StateError
+from skep_agent.threads import end_when_hung
 
 app = typer.Typer(help="The Skep node agent.", no_args_is_help=True, add_completion=False)
 
@@ -340,7 +341,7 @@ async def until_signalled(work: Coroutine[Any, Any, None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, leave)
     if _alone:
-        hang.end_when_hung(loop)
+        end_when_hung(loop)
     try:
         await task
     except asyncio.CancelledError:

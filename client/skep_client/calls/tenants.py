@@ -414,6 +414,7 @@ def write_storage_file(
         params=params,
         content=data,
         headers=headers,
+        timeout_s=LONG_S if last else 30.0,  # in which the server stores the whole file
     )
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from skep_client.transfers import Place, Progress
 
 LARGE = 8 * 1024 * 1024  # bytes of a file whose progress is shown
+UNFINISHED = "a part of a copy that has not ended"
 REMOTE = re.compile(r"([A-Za-z0-9][A-Za-z0-9_-]{0,62}):(.*)", re.DOTALL)
 There = Annotated[str, typer.Argument(metavar="STORAGE:PATH", help="As in team:results/a.")]
 # What others of a folder can be copied after.
@@ -173,7 +174,7 @@ def _entries(skep: Skep, at: Place) -> Iterator[StorageFile]:
 
 
 def _upload_all(copies: Copies, source: Path, target: Place, recursive: bool) -> None:
-    from skep_client.transfers import upload
+    from skep_client.transfers import is_part, upload
 
     def send(path: Path, place: Place) -> None:
         size = path.stat().st_size
@@ -189,7 +190,9 @@ def _upload_all(copies: Copies, source: Path, target: Place, recursive: bool) ->
         raise typer.BadParameter(f"{source} is a folder: use --recursive.")
     top = _under(copies.skep, target, source.resolve().name)
     for path in sorted(source.rglob("*")):
-        if path.is_file() and not path.is_symlink():
+        if is_part(path.name):
+            copies.leave_out(f"{path}: {UNFINISHED}")
+        elif path.is_file() and not path.is_symlink():
             send(path, top.inner(path.relative_to(source).as_posix()))
         elif not path.is_dir() or path.is_symlink():
             copies.leave_out(f"{path}: no plain file")
@@ -231,6 +234,8 @@ def _download_all(copies: Copies, source: Place, target: Path, recursive: bool) 
 
 
 def _download_folder(copies: Copies, source: Place, target: Path) -> None:
+    from skep_client.transfers import is_part
+
     target.mkdir(parents=True, exist_ok=True)
     for entry in _entries(copies.skep, source):
         # The server lists names; one that would lead out of the folder is never written.
@@ -239,6 +244,8 @@ def _download_folder(copies: Copies, source: Place, target: Path) -> None:
         place = source.inner(entry.name)
         if entry.type == "folder":
             _download_folder(copies, place, target / entry.name)
+        elif is_part(entry.name):
+            copies.leave_out(f"{place}: {UNFINISHED}")
         elif entry.type == "file":
             _fetch(copies, place, target / entry.name, entry.size)
         else:

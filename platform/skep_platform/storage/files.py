@@ -133,9 +133,10 @@ def count_folder(user: User, storage: Storage, path: str) -> Total:
 
 
 def version(found: os.stat_result) -> str:
-    """Return the entity tag of a file, which another content of it has not: a number of the file
-    itself would differ from server to server, as some network file systems make it up."""
-    return f'"{found.st_size:x}-{found.st_mtime_ns:x}"'
+    """Return the entity tag of a file, which another content of it has not. Whoever writes a file
+    may set its time of modification, but not that of its change. A number of the file itself would
+    differ from server to server, as some network file systems make it up."""
+    return f'"{found.st_size:x}-{found.st_mtime_ns:x}-{found.st_ctime_ns:x}"'
 
 
 def open_file(user: User, storage: Storage, path: str) -> IO[bytes]:
@@ -372,8 +373,9 @@ def _settle(folder: int, part: int, name: str) -> None:
     os.fchmod(part, 0o644)
     _own_as(part, folder)
     os.fsync(part)
-    os.rename(_part(name), name, src_dir_fd=folder, dst_dir_fd=folder)
+    # The lock ends with the name of the part: what is noted afterwards is of the next upload.
     _note_source(folder, name, "")
+    os.rename(_part(name), name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def _source_of(folder: int, name: str) -> str:
@@ -476,6 +478,11 @@ def _refusal(error: OSError, shown: str) -> SkepError:
             return Conflict(message, code="folder_not_empty")
         case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
             return Conflict("The storage is full.", code="storage_full")
+        case errno.ENOSYS | errno.ENOLCK | errno.EOPNOTSUPP:
+            message = (
+                "The storage knows no locks, which uploads need: an admin mounts it with them."
+            )
+            return Conflict(message, code="storage_failed")
         case errno.EROFS:
             return Forbidden("The storage is read-only.", code="storage_read_only")
         case errno.EMFILE | errno.ENAMETOOLONG:

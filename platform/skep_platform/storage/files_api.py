@@ -276,7 +276,7 @@ def _content(file: IO[bytes], headers: Mapping[str, str]) -> HttpResponseBase:
             end = first + len(data)
             response = HttpResponse(data, status=206, content_type=BYTES)
         else:
-            pieces = _pieces(file, end - first)
+            pieces = _pieces(file, end - first, found)
             response = StreamingHttpResponse(
                 pieces, status=206 if asked else 200, content_type=BYTES
             )
@@ -324,10 +324,18 @@ class RangeRefused(SkepError):
     code = "range_invalid"
 
 
-async def _pieces(file: IO[bytes], size: int) -> AsyncIterator[bytes]:
-    read = sync_to_async(file.read)
+async def _pieces(file: IO[bytes], size: int, found: os.stat_result) -> AsyncIterator[bytes]:
+    """Yield the bytes of a file that may grow meanwhile. Raises EOFError, which breaks the transfer
+    off, for one that is written anew: it would end as a mixture."""
+
+    def read(most: int) -> bytes:
+        data, now = file.read(most), os.fstat(file.fileno())
+        if now.st_size <= found.st_size and now.st_mtime_ns != found.st_mtime_ns:
+            raise EOFError("the file was written to while it was read")
+        return data
+
     while size > 0:
-        data = await read(min(files.PIECE, size))
+        data = await sync_to_async(read)(min(files.PIECE, size))
         if not data:
             raise EOFError("the file became shorter while it was read")
         size -= len(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 import pytest
@@ -112,10 +113,11 @@ def test_a_download_goes_on_with_the_version_that_it_began_with(ann, served):  #
     os.utime(file, ns=(1, 1))  # also where the clock is coarse
     changed = get(api, "f", "bytes=3-5", HTTP_IF_MATCH=etag)
     assert refusal(changed) == (412, "file_changed")
-    assert changed.json()["details"] == {"size": 9, "etag": '"9-1"'}
+    now = files.version(file.stat())
+    assert changed.json()["details"] == {"size": 9, "etag": now}
     whole = get(api, "f", "bytes=3-5", HTTP_IF_RANGE=etag)
     assert (whole.status_code, streamed(whole)) == (200, b"new bytes")
-    part = get(api, "f", "bytes=3-5", HTTP_IF_RANGE='"9-1"', HTTP_IF_MATCH='"x", "9-1"')
+    part = get(api, "f", "bytes=3-5", HTTP_IF_RANGE=now, HTTP_IF_MATCH=f'"x", {now}')
     assert (part.status_code, part.content) == (206, b" by")
 
 
@@ -132,3 +134,64 @@ def test_bytes_that_are_written_meanwhile_are_refused(ann, served, monkeypatch):
 
     monkeypatch.setattr("skep_platform.storage.files_api.os.fstat", written)
     assert refusal(get(api, "f", "bytes=0-2", HTTP_IF_MATCH=etag)) == (412, "file_changed")
+
+
+def test_a_file_that_another_one_replaced_is_another_version(ann, served):  # noqa: F811
+    """Its size and its time can be the same: those of an archive, or of what was built."""
+    file, api = served / "team/f", Api(ann)
+    file.write_bytes(b"old")
+    os.utime(file, ns=(1, 1))
+    etag = look(api, "/storages/team/usage", path="f").json()["etag"]
+    for _ in range(10_000):  # the clock of the file system is coarse
+        (served / "team/new").write_bytes(b"new")
+        os.utime(served / "team/new", ns=(1, 1))
+        (served / "team/new").rename(file)
+        if files.version(file.stat()) != etag:
+            break
+    assert refusal(get(api, "f", "bytes=0-2", HTTP_IF_MATCH=etag)) == (412, "file_changed")
+
+
+def test_an_upload_that_ends_leaves_the_next_one_its_version(ann, served, monkeypatch):  # noqa: F811
+    """The next one begins when the file has its name, and its request has not ended yet."""
+    api, rename = Api(ann), os.rename
+    put(api, "f", b"old", last=False, source="v1")
+
+    def renamed(*names: str, **folders: int) -> None:
+        rename(*names, **folders)
+        assert put(api, "f", b"ne", last=False, source="v2").status_code == 200
+
+    monkeypatch.setattr(files.os, "rename", renamed)
+    assert put(api, "f", b"er", offset=3, source="v1").status_code == 200
+    assert (served / "team/f").read_bytes() == b"older"
+    monkeypatch.undo()
+    assert put(api, "f", b"w", offset=2, source="v2").status_code == 200
+    assert (served / "team/f").read_bytes() == b"new"
+
+
+def test_a_file_that_is_written_anew_while_it_is_streamed_breaks_off(ann, served):  # noqa: F811
+    file = served / "team/f"
+    file.write_bytes(b"old" * files.PIECE)
+    answer = get(Api(ann), "f")
+    file.write_bytes(b"new" * files.PIECE)
+    os.utime(file, ns=(1, 1))
+    with pytest.raises(EOFError):
+        streamed(answer)
+
+
+def test_a_file_that_grows_while_it_is_streamed_ends_where_it_ended(ann, served):  # noqa: F811
+    file = served / "team/f"
+    file.write_bytes(b"line")
+    answer = get(Api(ann), "f")
+    file.write_bytes(b"line, and the next")
+    assert streamed(answer) == b"line"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_an_upload_without_locks_is_refused_with_what_to_do(ann, served, monkeypatch, number):  # noqa: F811
+    def refuse(*_: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(files.fcntl, "flock", refuse)
+    answer = put(Api(ann), "f", b"x")
+    assert refusal(answer) == (409, "storage_failed")
+    assert "mounts it with them" in answer.json()["message"]

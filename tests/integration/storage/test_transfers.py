@@ -108,6 +108,7 @@ def skep(team: Path, line: Line, monkeypatch: pytest.MonkeyPatch) -> Skep:
     monkeypatch.setattr(transfers, "PIECE", PIECE)
     monkeypatch.setattr(transfers, "READ_PIECE", PIECE)
     monkeypatch.setattr(transfers, "BUSY_PAUSES_S", (0, 0))
+    monkeypatch.setattr(transfers, "LAST_PAUSES_S", (0,) * 20, raising=False)
     monkeypatch.setattr("skep_client.flow.OUTAGE_DELAY_S", 0)
     from skep_platform.accounts.models import User
 
@@ -366,6 +367,19 @@ class TestCommand:
         assert (down.exit_code, down.stdout) == (0, "Copied 2 files.\n")
         assert "team:code/out: no plain file" in down.stderr
         assert (tmp_path / "back/sub/a").read_bytes() == b"a"
+
+    def test_parts_of_copies_that_were_cut_are_left_out(self, cp, team, tmp_path):
+        for folder in (team / "data", tmp_path / "data"):
+            folder.mkdir()
+            for name in (".f.skep-part", ".f.skep-from", ".f.copy-0123.skep-part", "g.skep-part"):
+                (folder / name).write_bytes(b"x")
+        up = cp("-r", tmp_path / "data", "team:new")
+        assert (up.exit_code, up.stdout) == (0, "Copied 1 file.\n")
+        assert os.listdir(team / "new") == ["g.skep-part"]
+        down = cp("-r", "team:data", tmp_path / "back")
+        assert (down.exit_code, down.stdout) == (0, "Copied 1 file.\n")
+        assert "team:data/.f.skep-part: a part of a copy that has not ended" in down.stderr
+        assert os.listdir(tmp_path / "back") == ["g.skep-part"]
 
     def test_a_name_that_is_no_text_is_left_out(self, cp, team, tmp_path):
         (tmp_path / "code").mkdir()

@@ -10,13 +10,13 @@ import time
 LOOK_S, LOOKS = 0.5, 4
 AGENT = f"""
 import asyncio, sys, time
-from skep_agent import hang
+from skep_agent.threads import end_when_hung
 
 def stuck():
     time.sleep(60)
 
 async def agent():
-    hang.end_when_hung(asyncio.get_running_loop(), {LOOK_S}, {LOOKS})
+    end_when_hung(asyncio.get_running_loop(), {LOOK_S}, {LOOKS})
     print("runs", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     if "stuck" in sys.argv:
