@@ -1,8 +1,8 @@
 """Threads for work that may hang: in a driver, or in a file system of another machine.
 
 The pools of the standard library are waited for when the process ends, and one call that never
-returns would keep an agent from ending. These are not: whoever stops the agent has it gone. An agent
-whose event loop hangs is ended by a thread of its own.
+returns would keep an agent from ending. These are not: whoever stops the agent has it gone. And a
+thread ends an agent whose event loop hangs.
 """
 
 from __future__ import annotations
