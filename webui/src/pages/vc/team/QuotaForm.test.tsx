@@ -209,7 +209,7 @@ test("a server of an older version that refuses a field of the page says what to
   serve({
     ...read,
     "PUT /virtual-clusters/vision/quotas": refusal(400, "invalid", "Some fields are not valid.", {
-      fields: { before: ["Unknown field."] },
+      fields: { quotas: ["Unknown field."] },
     }),
   });
   await change("12");
